@@ -1,0 +1,523 @@
+"""The one configuration schema: every value a user may change, validated once before any work.
+
+A config file is an overlay on the defaults of `config/config.yaml`. Sections merge key by key, except those that name
+a set of things (`base`, `datasets`, `objectives`): an overlay replaces these whole. What is unknown, out of range or
+contradictory is refused with the key, what was got and what is allowed. No torch here: this is imported by every
+command and by the Snakefile.
+
+    python -m maxk.config > config/README.md      # the reference of all keys, generated from this file
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from maxk import objective_types
+from maxk.errors import UserError
+from maxk.paths import BASE, Layout, policy_name
+
+REPLACED_WHOLE = ("base", "datasets", "objectives")
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+# Readings (most popular, second, rare) of an operation that its statement leaves open, as probabilities.
+Popularity = tuple[Fraction, Fraction, Fraction]
+
+
+class Section(BaseModel):
+    """A part of the configuration: immutable, and no key beyond those named."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+# --------------------------------------------------------------------------------------------- base policy and data
+class Corpus(Section):
+    """Programs that the pocket base model is pretrained on: what its "authors" write, bugs and misreadings included."""
+
+    size: Count = Field(76_800, description="Number of (statement, program) pairs.")
+    transforms: tuple[Count, ...] = Field((1, 2, 2, 3), description="Transforms a statement, drawn evenly.")
+    rare: Fraction = Field(0.25, description="Share of rare phrases for an operation.")
+    readings: Popularity = Field((0.86, 0.12, 0.02), description="Popularity of the readings of an open operation.")
+    bug: Fraction = Field(0.10, description="Chance of a bug in one operation.")
+    input_bug: Fraction = Field(0.08, description="Chance of a bug in reading the input.")
+    misread: Fraction = Field(1.0, description="Scale of the chance that an explicit qualifier is misread.")
+
+
+class Architecture(Section):
+    """A small Llama-style decoder."""
+
+    hidden_size: Count = 64
+    layers: Count = 2
+    heads: Count = 4
+    intermediate_size: Count = 192
+    vocabulary: Count = Field(320, description="Size of the byte-pair vocabulary, learned line by line.")
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Architecture:
+        if self.hidden_size % self.heads:
+            raise ValueError(f"heads={self.heads} must divide hidden_size={self.hidden_size}")
+        return self
+
+
+class PretrainedBase(Section):
+    """Base policy made inside the pipeline: no hub is needed."""
+
+    source: Literal["pretrain"]
+    corpus: Corpus = Corpus()
+    architecture: Architecture = Architecture()
+    steps: Count = Field(600, description="Pretraining steps.")
+    batch_size: Count = Field(128, description="Sequences a step.")
+    learning_rate: Positive = Field(4e-3, description="Peak learning rate (AdamW, linear warm-up, cosine decay).")
+    seed: int = 0
+
+
+class HubBase(Section):
+    """Base policy taken from the Hugging Face hub or a local folder."""
+
+    source: Literal["hub"]
+    model: str = Field(description="Hub id or path of a local folder.")
+    revision: str | None = Field(None, description="Commit of the hub repository; pin it.")
+
+
+Base = Annotated[PretrainedBase | HubBase, Field(discriminator="source")]
+
+
+class PocketDataset(Section):
+    """A family of generated tasks (synthetic, exact tests)."""
+
+    source: Literal["pocket"]
+    transforms: tuple[Count, ...] = Field(description="Transforms a statement, drawn evenly.")
+    open_operations: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        description="Operations without a qualifier: the statement leaves them open and the hidden tests decide."
+    )
+    rare: Fraction = Field(description="Share of rare phrases for an operation.")
+    readings: Popularity = Field(description="How often hidden tests ask for each reading of an open operation.")
+    train: int = Field(0, ge=0, description="Training problems.")
+    test: int = Field(0, ge=0, description="Evaluation problems.")
+    tests: Count = Field(8, description="Tests a problem: the number of reward levels above zero.")
+    seed: int = 0
+    paper: str | None = Field(None, description="The paper's dataset whose role this one plays in the tables.")
+
+
+Dataset = PocketDataset
+
+
+class Prompt(Section):
+    """How a statement becomes what the model reads."""
+
+    template: str = Field("{statement}\n", description="Must hold `{statement}`.")
+    chat: bool = Field(False, description="Wrap the prompt in the model's own chat template.")
+    system: str | None = Field(None, description="System message; needs `chat: true`.")
+
+    @model_validator(mode="after")
+    def _placeholders(self) -> Prompt:
+        if "{statement}" not in self.template:
+            raise ValueError(f"template={self.template!r} lacks the placeholder {{statement}}")
+        if self.system is not None and not self.chat:
+            raise ValueError("system needs chat: true")
+        return self
+
+
+# ------------------------------------------------------------------------------------------------ training
+class Training(Section):
+    """GRPO training (paper, Section 4.4); every objective shares it and may override keys under `training`."""
+
+    datasets: tuple[Name, ...] = Field(description="Datasets whose train split is used.")
+    epochs: Positive = Field(1.0, description="Passes over the training problems.")
+    prompts_per_step: Count = Field(16, description="Problems in one generation batch, over all processes.")
+    microbatch_prompts: Count = Field(
+        16, description="Problems a forward/backward pass holds on one process; groups are never split."
+    )
+    processes: Count = Field(1, description="Data-parallel processes (accelerate).")
+    completions: int = Field(8, ge=2, description="n: completions a problem (paper: 8).")
+    max_tokens: Count = Field(256, description="Token limit of a completion (paper: 256).")
+    temperature: Positive = Field(1.0, description="Sampling temperature (paper: 1.0).")
+    top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling (paper: 1.0).")
+    learning_rate: Positive = Field(5e-6, description="Adam learning rate (paper: 5e-6).")
+    warmup_steps: int = Field(0, ge=0, description="Linear warm-up, in optimiser steps; constant afterwards.")
+    kl_coefficient: float = Field(0.01, ge=0, description="β of the KL penalty to the base policy (paper: 0.01).")
+    clip: Positive = Field(0.2, description="ε of PPO's clipping (paper: 0.2).")
+    max_grad_norm: Positive = Field(1.0, description="Gradient norm is clipped to this (not stated in the paper).")
+    iterations: Count = Field(1, description="μ: PPO iterations a generation batch (paper: 3 where off-policy).")
+    checkpoint_every: Count = Field(
+        40, description="Generation batches between checkpoints; a killed job resumes from the last one."
+    )
+
+    @model_validator(mode="after")
+    def _batches_divide(self) -> Training:
+        quantum = self.processes * self.microbatch_prompts
+        if self.prompts_per_step % quantum:
+            raise ValueError(
+                f"prompts_per_step={self.prompts_per_step} must be a multiple of processes × microbatch_prompts = "
+                f"{self.processes} × {self.microbatch_prompts} = {quantum}"
+            )
+        return self
+
+
+class Objective(BaseModel):
+    """One policy to train: the objective's `type` and parameters, and training keys that differ from `training`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
+
+    type: str = Field(description="Objective type; see docs/objectives.md.")
+    label: str | None = Field(None, description="Row name in tables; by default the paper's.")
+    training: Mapping[str, Any] = Field({}, description="Keys of `training` that differ for this policy.")
+
+    @model_validator(mode="after")
+    def _parameters_known(self) -> Objective:
+        objective_types.validate(self.spec)
+        return self
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The mapping that `maxk.objectives.make` takes: type and parameters."""
+        return {"type": self.type, **(self.__pydantic_extra__ or {})}
+
+    @property
+    def kind(self) -> objective_types.ObjectiveType:
+        return objective_types.OBJECTIVE_TYPES[self.type]
+
+
+# ------------------------------------------------------------------------------------------------ evaluation
+class Sampling(Section):
+    """Evaluation samples (paper, Appendix C.1)."""
+
+    backend: Literal["transformers"] = Field("transformers", description="What generates.")
+    n: Count = Field(256, description="Completions a problem (paper: 256).")
+    max_tokens: Count = Field(256, description="Token limit of a completion.")
+    temperature: Positive = 1.0
+    top_p: float = Field(1.0, gt=0, le=1)
+    chunk: Count = Field(256, description="Completions of one problem generated under one seed.")
+    batch_sequences: Count = Field(1024, description="Sequences generated at once.")
+    entropy: bool = Field(True, description="Keep each completion's mean token entropy (Figure 2).")
+    shards: Count = Field(1, description="Jobs a policy: each takes its share of every dataset's problems.")
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _chunk_divides(self) -> Sampling:
+        if self.n % self.chunk:
+            raise ValueError(f"chunk={self.chunk} must divide n={self.n}")
+        return self
+
+
+class Verification(Section):
+    """The grader (docs/grader.md)."""
+
+    sandbox: Literal["auto", "bubblewrap", "landlock", "seccomp", "off"] = Field(
+        "auto", description="Isolation tier; `auto` takes the strongest that works, `off` is the explicit opt-out."
+    )
+    cpu_s: Positive = Field(2.0, description="CPU seconds a test, unless the problem states its own.")
+    memory_mb: Count = Field(512, description="Memory of a program, in MiB, unless the problem states its own.")
+    output_bytes: Count = Field(1_000_000, description="Output of a test beyond this is `output_limit`.")
+    workers: Count = Field(1, description="Grading processes a job; not part of a result's identity.")
+
+    @property
+    def semantics(self) -> dict[str, Any]:
+        """What can change a verdict: everything but the number of workers."""
+        return self.model_dump(exclude={"workers"})
+
+
+class Report(Section):
+    """Tables, figures and statistics."""
+
+    ks: tuple[Count, ...] = Field(
+        (1, 2, 4, 8, 16, 32, 64, 128, 256), description="The k of max@k and pass@k that are scored and drawn."
+    )
+    confidence: float = Field(0.95, gt=0, lt=1, description="Level of bootstrap intervals.")
+    resamples: Count = Field(10_000, description="Bootstrap resamples.")
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _ks_ascend(self) -> Report:
+        if list(self.ks) != sorted(set(self.ks)):
+            raise ValueError(f"ks={list(self.ks)} must ascend without repeats")
+        missing = [k for k in (1, 128) if k not in self.ks]
+        if missing:
+            raise ValueError(f"ks={list(self.ks)} lacks {missing}: tables 2 and 3 show max@128 and max@1")
+        return self
+
+
+class Tracking(Section):
+    """MLflow. A server is named by the environment variable MLFLOW_TRACKING_URI, else SQLite under results/."""
+
+    enabled: bool = Field(True, description="`false` tracks nothing.")
+
+
+class Config(Section):
+    """An experiment."""
+
+    name: Name = Field("default", description="`default` writes results/, any other name results/{name}/.")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (0,), min_length=1, description="Training seeds; every objective is trained once for each."
+    )
+    base: Base
+    datasets: Mapping[Name, Dataset]
+    prompt: Prompt = Prompt()
+    objectives: Mapping[Name, Objective]
+    training: Training
+    sampling: Sampling = Sampling()
+    verification: Verification = Verification()
+    report: Report = Report()
+    tracking: Tracking = Tracking()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        problems = list(self._contradictions())
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def _contradictions(self) -> Iterator[str]:
+        if len(set(self.seeds)) != len(self.seeds):
+            yield f"seeds={list(self.seeds)} holds a seed twice"
+        if BASE in self.objectives:
+            yield f"objectives.{BASE}: the name is taken by the base policy"
+        if max(self.report.ks) > self.sampling.n:
+            yield f"report.ks holds k={max(self.report.ks)}, more than sampling.n={self.sampling.n}; k ≤ n is needed"
+        if not self.evaluated:
+            yield "datasets: none has test problems; set `test` of one above 0"
+        for name in self.objectives:
+            yield from self._objective_contradictions(name)
+
+    def _objective_contradictions(self, name: str) -> Iterator[str]:
+        objective, where = self.objectives[name], f"objectives.{name}"
+        try:
+            training = self.training_of(name)
+        except ValidationError as error:
+            yield "; ".join(_explain(item, Training, prefix=f"{where}.training.") for item in error.errors())
+            return
+        for k in objective_types.ks(objective.spec):
+            if k > training.completions:
+                yield f"{where}: k={k} is more than training.completions={training.completions}; k ≤ n is needed"
+            if k == training.completions and objective.kind.flat_at_n:
+                yield f"{where}: {objective.type} has no gradient at k = n = {k}; choose k < n"
+        if objective.kind.off_policy and training.iterations < 2:
+            yield (
+                f"{where}: {objective.type} corrects for off-policy samples, but iterations={training.iterations} makes "
+                f"none; set {where}.training.iterations to 2 or more (paper: 3)"
+            )
+        for dataset in training.datasets:
+            if dataset not in self.datasets:
+                hint = _suggest(dataset, self.datasets)
+                yield f"{where}: training.datasets names {dataset!r}, which datasets does not hold{hint}"
+            elif self.datasets[dataset].train == 0:
+                yield f"{where}: training.datasets names {dataset!r}, which has train=0 problems"
+
+    # ---- what the stages ask
+    @property
+    def layout(self) -> Layout:
+        return Layout("results" if self.name == "default" else f"results/{self.name}")
+
+    @property
+    def evaluated(self) -> list[str]:
+        """Datasets with test problems, in the order of the config."""
+        return [name for name, dataset in self.datasets.items() if dataset.test]
+
+    @property
+    def policies(self) -> list[str]:
+        """All policies: the base, then every objective with every seed."""
+        trained = [policy_name(objective, seed) for objective in self.objectives for seed in self.seeds]
+        return [BASE, *trained]
+
+    def label(self, objective: str) -> str:
+        """Row name of an objective (or of the base) in tables."""
+        if objective == BASE:
+            return objective_types.BASE_LABEL
+        return self.objectives[objective].label or self.objectives[objective].kind.label
+
+    def training_of(self, objective: str) -> Training:
+        """`training` with the objective's own keys laid over it."""
+        own = dict(self.objectives[objective].training)
+        return Training.model_validate({**self.training.model_dump(), **own})
+
+    # ---- what decides a stage's result: these go into Snakemake's params and into every file's provenance
+    def settings(self, stage: str, **of: Any) -> dict[str, Any]:
+        """The part of the configuration that decides what `stage` writes, as plain JSON values.
+
+        Execution details (workers, shards, checkpoint intervals) are left out: changing them repeats nothing.
+        """
+        parts: dict[str, Any]
+        if stage == "prepare":
+            parts = {"dataset": self.datasets[of["dataset"]].model_dump()}
+        elif stage == "base":
+            parts = {"base": self.base.model_dump(), "prompt": self.prompt.model_dump()}
+        elif stage == "train":
+            training = self.training_of(of["objective"]).model_dump(exclude={"checkpoint_every"})
+            parts = {
+                "objective": self.objectives[of["objective"]].spec,
+                "training": training,
+                "prompt": self.prompt.model_dump(),
+                "verification": self.verification.semantics,
+            }
+        elif stage == "sample":
+            parts = {"sampling": self.sampling.model_dump(), "prompt": self.prompt.model_dump()}
+        elif stage == "verify":
+            parts = {"verification": self.verification.semantics}
+        elif stage == "score":
+            parts = {"n": self.sampling.n, "ks": self.report.ks}
+        elif stage == "report":
+            parts = {"report": self.report.model_dump(), "labels": {o: self.label(o) for o in [BASE, *self.objectives]}}
+        else:
+            raise ValueError(f"no stage {stage!r}")
+        return json.loads(json.dumps(parts))  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------------------------ loading
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """A YAML file as a mapping. Raises UserError where it cannot be read."""
+    try:
+        with Path(path).open(encoding="utf-8") as handle:
+            content = yaml.safe_load(handle)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"config {path}: cannot be read ({error})") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"config {path}: not valid YAML ({' '.join(str(error).split())})") from None
+    if not isinstance(content, dict):
+        raise UserError(f"config {path}: expected keys and values, got {type(content).__name__}")
+    return content
+
+
+def overlay(defaults: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`changes` laid over `defaults` (see the module's docstring for what merges and what replaces)."""
+    merged = dict(defaults)
+    for key, value in changes.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = {**merged[key], **value} if both and key not in REPLACED_WHOLE else value
+    return merged
+
+
+def parse(content: Mapping[str, Any]) -> Config:
+    """A validated configuration. Raises UserError naming every key at fault, in one line."""
+    try:
+        return Config.model_validate(content)
+    except ValidationError as error:
+        faults = "; ".join(_explain(item, Config) for item in error.errors())
+        raise UserError(f"config: {faults}") from None
+
+
+def load(path: str | Path) -> Config:
+    """The resolved configuration that the pipeline wrote (`results/config.json`)."""
+    return parse(read_yaml(path))
+
+
+def _explain(error: ErrorDetails, model: type[BaseModel], prefix: str = "") -> str:
+    """One pydantic error as `key: what is wrong, what was got`."""
+    location = [part for part in error["loc"] if part not in ("pretrain", "hub")]
+    key = prefix + ".".join(str(part) for part in location)
+    if error["type"] == "extra_forbidden":
+        allowed = _fields_at(model, location[:-1])
+        return f"{key}: unknown key{_suggest(str(location[-1]), allowed)}; allowed: {', '.join(allowed)}"
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "value_error":
+        return f"{key}: {message}" if key else message
+    if error["type"] == "missing":
+        return f"{key}: missing"
+    return f"{key}: {message[0].lower()}{message[1:]}, got {error['input']!r}"
+
+
+def _fields_at(model: type[BaseModel], location: Sequence[Any]) -> list[str]:
+    """Names of the keys allowed at `location`, found by walking the JSON schema."""
+    schema = model.model_json_schema()
+    candidates: list[dict[str, Any]] = [schema]
+    for part in location:
+        candidates = [c for node in candidates for c in _children(schema, node, part)]
+    names = [name for node in candidates for name in _resolve(schema, node).get("properties", {})]
+    return list(dict.fromkeys(names))
+
+
+def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in node:
+        node = schema["$defs"][node["$ref"].rsplit("/", 1)[1]]
+    return node
+
+
+def _children(schema: dict[str, Any], node: dict[str, Any], part: Any) -> list[dict[str, Any]]:
+    node = _resolve(schema, node)
+    if part in node.get("properties", {}):
+        child = node["properties"][part]
+    else:
+        child = node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), {})
+    if not isinstance(child, dict):
+        return []
+    child = _resolve(schema, child)
+    return child.get("oneOf") or child.get("anyOf") or [child]
+
+
+def _suggest(got: str, known: Mapping[str, Any] | Sequence[str]) -> str:
+    nearest = difflib.get_close_matches(got, list(known), n=1)
+    return f" (did you mean {nearest[0]!r}?)" if nearest else ""
+
+
+# ------------------------------------------------------------------------------------------------ reference
+def reference() -> str:
+    """config/README.md: every key with its type, default and meaning."""
+    schema = Config.model_json_schema()
+    lines = [_README_HEAD]
+    sections = [("top level", Config.model_json_schema())]
+    sections += [(name, node) for name, node in schema["$defs"].items()]
+    for name, node in sections:
+        title = "Top level" if name == "top level" else _section_title(name)
+        lines += [f"## {title}", "", " ".join(node.get("description", "").split()), ""]
+        lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+        required = node.get("required", [])
+        for key, value in node["properties"].items():
+            default = "required" if key in required else f"`{json.dumps(value.get('default'), ensure_ascii=False)}`"
+            if "$ref" in value or "$ref" in str(value.get("default", "")):
+                default = "see below"
+            lines.append(f"| `{key}` | {_type_name(value)} | {default} | {value.get('description', '')} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+_README_HEAD = """# Configuration
+
+<!-- Generated by `python -m maxk.config > config/README.md`; a test keeps it so. -->
+
+`config.yaml` is the default experiment ("pocket"). `--configfile FILE` lays another file over it: sections merge key by
+key, but `base`, `datasets` and `objectives` replace the default ones whole. Single values can be given on the command
+line: `snakemake --cores all --config 'training={epochs: 0.5}'`. An experiment with another `name` writes to
+`results/{name}/`.
+
+Everything is checked before any job starts; an unknown key is refused with the nearest known one.
+"""
+
+
+def _section_title(name: str) -> str:
+    titles = {
+        "PretrainedBase": "`base` with `source: pretrain`",
+        "HubBase": "`base` with `source: hub`",
+        "Corpus": "`base.corpus`",
+        "Architecture": "`base.architecture`",
+        "PocketDataset": "`datasets.NAME` with `source: pocket`",
+        "Objective": "`objectives.NAME`",
+    }
+    return titles.get(name, f"`{name.lower()}`")
+
+
+def _type_name(value: Mapping[str, Any]) -> str:
+    if "$ref" in value or "oneOf" in value or value.get("type") == "object":
+        return "section"
+    if "const" in value:
+        return f"`{value['const']}`"
+    if "enum" in value:
+        return ", ".join(f"`{item}`" for item in value["enum"])
+    if "anyOf" in value:
+        return " or ".join(_type_name(item) for item in value["anyOf"])
+    if value.get("type") == "array":
+        items = value.get("items") or (value.get("prefixItems") or [{}])[0]
+        return f"list of {_type_name(items)}"
+    return str(value.get("type", "any"))
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

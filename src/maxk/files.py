@@ -1,0 +1,158 @@
+"""Files that are either whole or absent, and that say where they come from.
+
+Every output is written beside its place and renamed into it, so that its existence means completion, also after
+kill -9. Parquet files carry their `Provenance`; reading one checks its columns and types and names the file and the
+mend where something is off. A file's identity is `digest(path)`, a SHA-256 of its content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from maxk import records
+from maxk.errors import UserError
+from maxk.records import Policy, Problem, Provenance, Test
+
+_PROVENANCE_KEY = b"maxk"
+
+
+@contextlib.contextmanager
+def atomic(path: str | Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; on success it becomes `path`, on any error it is removed.
+
+    Raises UserError where the folder cannot be written or the disk is full.
+    """
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        os.close(handle)
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written ({error.strerror}); nothing was changed") from None
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        with temporary.open("rb") as handle_:
+            os.fsync(handle_.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written ({error.strerror}); nothing was changed") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, content: Any) -> None:
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: str | Path) -> Any:
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; run the stage that makes it") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read ({error}); delete it and run again") from None
+
+
+def canonical(content: Any) -> str:
+    """JSON with sorted keys: equal content gives equal text."""
+    return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def digest_of(content: Any) -> str:
+    """SHA-256 (16 hex digits) of JSON content."""
+    return hashlib.sha256(canonical(content).encode()).hexdigest()[:16]
+
+
+def digest(path: str | Path) -> str:
+    """SHA-256 (16 hex digits) of a file's bytes."""
+    with Path(path).open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()[:16]
+
+
+# ------------------------------------------------------------------------------------------------ parquet
+def write_table(path: str | Path, columns: Mapping[str, Sequence[Any]], schema: pa.Schema, source: Provenance) -> None:
+    """Writes columns of `schema` with their provenance, atomically."""
+    metadata = {_PROVENANCE_KEY: canonical(dataclasses.asdict(source)).encode()}
+    table = pa.table(dict(columns), schema=schema).replace_schema_metadata(metadata)
+    with atomic(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def read_table(path: str | Path, schema: pa.Schema) -> pa.Table:
+    """The table at `path`. Raises UserError where it is absent, damaged or not of `schema`."""
+    table = pq.read_table(_opened(path))
+    for field in schema:
+        if field.name not in table.column_names:
+            raise UserError(f"{path}: column {field.name!r} ({field.type}) is missing; delete the file and run again")
+        got = table.schema.field(field.name).type
+        if got != field.type:
+            raise UserError(
+                f"{path}: column {field.name!r} is {got}, expected {field.type}; delete the file and run again"
+            )
+    return table.select(schema.names)
+
+
+def read_provenance(path: str | Path) -> Provenance:
+    """What made the parquet file at `path`."""
+    metadata = _opened(path).schema_arrow.metadata or {}
+    if _PROVENANCE_KEY not in metadata:
+        raise UserError(f"{path}: does not say what made it; delete the file and run again")
+    return Provenance(**json.loads(metadata[_PROVENANCE_KEY]))
+
+
+def _opened(path: str | Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; run the stage that makes it") from None
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path}: not a whole parquet file ({error}); delete it and run again") from None
+
+
+# ------------------------------------------------------------------------------------------------ records
+def write_problems(path: str | Path, problems: Sequence[Problem], source: Provenance) -> None:
+    columns = {
+        name: [getattr(problem, name) for problem in problems]
+        for name in records.PROBLEM.names
+        if name != "tests"
+    }
+    columns["tests"] = [[test._asdict() for test in problem.tests] for problem in problems]
+    write_table(path, columns, records.PROBLEM, source)
+
+
+def read_problems(path: str | Path, split: str) -> list[Problem]:
+    """The problems of a split, in file order. Raises UserError where the split is empty."""
+    rows = [row for row in read_table(path, records.PROBLEM).to_pylist() if row["split"] == split]
+    if not rows:
+        raise UserError(f"{path}: holds no problem of split {split!r}")
+    return [Problem(**{**row, "tests": [Test(**test) for test in row["tests"]]}) for row in rows]
+
+
+def write_policy(path: str | Path, policy: Policy) -> None:
+    write_json(path, dataclasses.asdict(policy))
+
+
+def read_policy(path: str | Path) -> Policy:
+    content = read_json(path)
+    try:
+        return Policy(**content)
+    except TypeError as error:
+        raise UserError(f"{path}: not a policy ({error}); delete it and run again") from None

@@ -1,0 +1,129 @@
+"""What the stages hand to one another: column names and types, once.
+
+    Problem ──sample──► Sample ──verify──► Verdict ──score──► Score
+
+A dataset is a parquet file of problems; a policy is a `policy.json`. Every parquet file carries a `Provenance` in its
+schema metadata: what made it, with which settings, from which inputs. Later stages refuse to mix what does not belong
+together (see `maxk.files`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+
+class Test(NamedTuple):
+    """One input/output pair: what the program reads from stdin and what it must print."""
+
+    stdin: str
+    expected: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One programming task.
+
+    `time_limit_s` and `memory_limit_mb` override the configured limits where the benchmark states its own. `checker` is
+    the Python source of a program that judges answers where several are right. `reference` is a program known to be
+    right, where the source has one; it is never shown to a policy.
+    """
+
+    problem_id: str
+    dataset: str
+    split: str
+    statement: str
+    tests: Sequence[Test]
+    time_limit_s: float | None = None
+    memory_limit_mb: int | None = None
+    checker: str | None = None
+    reference: str | None = None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A model that can be sampled from. The base model is a policy like any other.
+
+    `model` is a Hugging Face folder or hub id. `lineage` holds what decides its weights (settings, data and parent
+    digests); `environment` holds what is merely recorded (versions, sandbox tier, source fingerprint).
+    """
+
+    name: str
+    label: str
+    model: str
+    revision: str | None = None
+    lineage: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What made a file: the stage, the settings that decided its content, and digests of its inputs."""
+
+    stage: str
+    experiment: str
+    settings: Mapping[str, Any]
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _required(name: str, type_: pa.DataType) -> pa.Field:
+    return pa.field(name, type_, nullable=False)
+
+
+_TEST = pa.struct([_required("stdin", pa.string()), _required("expected", pa.string())])
+
+PROBLEM = pa.schema(
+    [
+        _required("problem_id", pa.string()),
+        _required("dataset", pa.string()),
+        _required("split", pa.string()),
+        _required("statement", pa.string()),
+        _required("tests", pa.list_(_TEST)),
+        pa.field("time_limit_s", pa.float64()),
+        pa.field("memory_limit_mb", pa.int32()),
+        pa.field("checker", pa.string()),
+        pa.field("reference", pa.string()),
+    ]
+)
+
+# `entropy` is the mean over the completion's tokens of the policy's token entropy, in nats (paper, Figure 2);
+# null where the backend was not asked for it. `finish_reason` is "stop" (end of sequence) or "length" (token limit).
+SAMPLE = pa.schema(
+    [
+        _required("problem_id", pa.string()),
+        _required("sample_index", pa.int32()),
+        _required("completion", pa.string()),
+        _required("n_tokens", pa.int32()),
+        _required("finish_reason", pa.string()),
+        pa.field("entropy", pa.float32()),
+    ]
+)
+
+# A verdict is not a reward: it keeps the status of every test, and `maxk.scoring` maps statuses to a reward.
+VERDICT = pa.schema(
+    [
+        _required("problem_id", pa.string()),
+        _required("sample_index", pa.int32()),
+        _required("extraction", pa.string()),
+        _required("statuses", pa.list_(pa.string())),
+    ]
+)
+
+# One row a problem. `rewards` is sorted; `max_at_k` and `pass_at_k` are aligned with the `ks` of the provenance.
+SCORE = pa.schema(
+    [
+        _required("problem_id", pa.string()),
+        _required("n", pa.int32()),
+        _required("c", pa.int32()),
+        _required("rewards", pa.list_(pa.float64())),
+        _required("max_at_k", pa.list_(pa.float64())),
+        _required("pass_at_k", pa.list_(pa.float64())),
+        _required("mean_tokens", pa.float64()),
+        _required("truncated", pa.float64()),
+        pa.field("entropies", pa.list_(pa.float32())),
+    ]
+)
