@@ -98,7 +98,7 @@ def write_table(path: str | Path, columns: Mapping[str, Sequence[Any]], schema: 
 
 def read_table(path: str | Path, schema: pa.Schema) -> pa.Table:
     """The table at `path`. Raises UserError where it is absent, damaged or not of `schema`."""
-    table = pq.read_table(_opened(path))
+    table = _opened(path).read()
     for field in schema:
         if field.name not in table.column_names:
             raise UserError(f"{path}: column {field.name!r} ({field.type}) is missing; delete the file and run again")
