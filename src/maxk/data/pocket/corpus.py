@@ -1,0 +1,54 @@
+"""The corpus that the pocket base model is pretrained on: statements, and the programs that its "authors"
+wrote.
+
+Authors take an open operation in its popular reading most of the time, overlook qualifiers of hard
+operations, write bugs, and now and then forget a step. A model trained on it thus knows every reading,
+prefers the popular ones, and is often wrong: the kind of base policy that reinforcement learning sharpens.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from maxk.config import Corpus
+from maxk.data.pocket.grammar import (
+    READ_INPUT,
+    READ_INPUT_BUGS,
+    Step,
+    draw_operations,
+    draw_reading,
+    draw_statement,
+    draw_step,
+)
+
+OPEN = 0.5  # chance that a statement of the corpus leaves an operation open
+
+
+def corpus(config: Corpus, seed: int) -> list[tuple[str, str]]:
+    """(statement, program) pairs; the programs are not meant to be right."""
+    rng = random.Random(f"pocket corpus {seed}")
+    return [_pair(rng, config) for _ in range(config.size)]
+
+
+def _pair(rng: random.Random, config: Corpus) -> tuple[str, str]:
+    operations = draw_operations(rng, rng.choice(config.transforms))
+    steps = [draw_step(rng, operation, rng.random() < OPEN, config.readings) for operation in operations]
+    return draw_statement(rng, steps, config.rare), _written(rng, steps, config)
+
+
+def _written(rng: random.Random, steps: Sequence[Step], config: Corpus) -> str:
+    """A program as an author of the corpus might write it."""
+    read = READ_INPUT_BUGS if rng.random() < config.input_bug else READ_INPUT
+    lines = [rng.choice(read), *(_line(rng, step, config) for step in steps)]
+    if rng.random() < config.input_bug / 2:
+        lines.pop(rng.randrange(1, len(lines)))  # a forgotten step
+    return "\n".join(lines)
+
+
+def _line(rng: random.Random, step: Step, config: Corpus) -> str:
+    if rng.random() < config.bug:
+        return rng.choice(step.bugs)
+    if step.open or rng.random() < step.operation.misread * config.misread:
+        return step.code_as(draw_reading(rng, config.readings))
+    return step.code
