@@ -56,9 +56,9 @@ def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> Floats:
     cancellation).
     """
     n, c, k = np.broadcast_arrays(_integers("n", n), _integers("c", c), _integers("k", k))
-    wrong = np.argwhere((c < 0) | (c > n))
-    if wrong.size:
-        at = tuple(wrong[0])
+    wrong = (c < 0) | (c > n)
+    if wrong.any():
+        at = tuple(np.argwhere(wrong)[0])
         raise ValueError(f"pass@k needs 0 ≤ c ≤ n, got c = {c[at]}, n = {n[at]}{_row(at)}")
     estimate = np.zeros(n.shape)
     pairs, which = np.unique(np.stack([n.ravel(), k.ravel()]), axis=1, return_inverse=True)
@@ -225,14 +225,14 @@ def _bootstrap_means(table: Floats, resamples: int, seed: int) -> Floats:
     seeds, problems = table.shape[:2]
 
     def draw(size: int, of: int) -> Floats:
-        return rng.multinomial(of, np.full(of, 1 / of), size=size) / of
+        return rng.multinomial(of, np.full(of, 1 / of), size=size).astype(np.float64)
 
-    chunks = []
+    sums = []
     for start in range(0, resamples, 500):  # bounds the memory at 500 × problems
         size = min(500, resamples - start)
         over_problems = np.tensordot(draw(size, problems), table, axes=(1, 1))  # [size, seeds, …]
-        chunks.append(np.einsum("bs,bs...->b...", draw(size, seeds), over_problems))
-    return np.concatenate(chunks)
+        sums.append(np.einsum("bs,bs...->b...", draw(size, seeds), over_problems))
+    return np.concatenate(sums) / (seeds * problems)
 
 
 def _percentiles(estimate: Floats, means: Floats, level: float) -> Interval:

@@ -1,7 +1,7 @@
 """Rewards of a group of completions → one advantage each, aligned with Best-of-N.
 
     objective = make({"type": "bon_offpolicy_exact", "k": 4})
-    advantages = objective(rewards, log_ratios)        # [groups, n] each; log_ratios = log π_θ(y|x)/π_old(y|x)
+    advantages = objective(rewards, log_ratios)  # [groups, n] each; log_ratios = log π_θ(y|x)/π_old(y|x)
 
 A group is n completions y_1 … y_n of one prompt x with rewards r_i in [0, 1]. PPO's surrogate multiplies an
 advantage by the completion's own ratio ρ_i = π_θ(y_i|x)/π_old(y_i|x), so an objective's gradient is Σ_i ρ_i
@@ -160,7 +160,7 @@ def bon_loo1(rewards: Tensor, k: int) -> Tensor:
     second. O(n).
     """
     ascending, order = rewards.sort(dim=1)
-    return _unsort((_steps(ascending) * _best_of_k_weights(rewards, k)).cumsum(dim=1), order)
+    return _unsort((_steps(ascending) * best_of_k_weights(rewards, k)).cumsum(dim=1), order)
 
 
 def bon_loo2(rewards: Tensor, k: int) -> Tensor:
@@ -216,7 +216,7 @@ def bon_loo1_firstorder(rewards: Tensor, log_ratios: Tensor, k: int, clamp_log_r
     """
     ascending, order = rewards.sort(dim=1)
     delta = _clamped(log_ratios, clamp_log_ratio).gather(1, order).expm1()
-    first = _best_of_k_weights(rewards, k)
+    first = best_of_k_weights(rewards, k)
     second = _one_fewer(first, k, 1)
     return _unsort((_steps(ascending) * (first + second * _sum_below(delta))).cumsum(dim=1), order)
 
@@ -266,7 +266,7 @@ REGISTRY: Mapping[str, Callable[..., Tensor]] = {
 def _subset_maxima(rewards: Tensor, k: int) -> Tensor:
     """r̃_i = C(n,k)⁻¹ Σ_{I∋i} max_I r, from the paper's w_ii = C(i−1,k−1) and w_ij = C(j−2,k−2) in O(n)."""
     ascending, order = rewards.sort(dim=1)
-    best = _best_of_k_weights(rewards, k)
+    best = best_of_k_weights(rewards, k)
     return _unsort(ascending * best + _sum_above(ascending * _one_fewer(best, k, 1)), order)
 
 
@@ -279,7 +279,7 @@ def _first_order_subset_maxima(rewards: Tensor, delta: Tensor, k: int) -> Tensor
     ascending, order = rewards.sort(dim=1)
     delta = delta.gather(1, order)
     below = _sum_below(delta)
-    best = _best_of_k_weights(rewards, k)
+    best = best_of_k_weights(rewards, k)
     pair = _one_fewer(best, k, 1)
     triple = _one_fewer(pair, k, 2)
     own = ascending * (best + pair * below)
@@ -287,7 +287,7 @@ def _first_order_subset_maxima(rewards: Tensor, delta: Tensor, k: int) -> Tensor
     return _unsort(own + above - delta * _sum_above(ascending * triple), order)
 
 
-def _best_of_k_weights(like: Tensor, k: int) -> Tensor:
+def best_of_k_weights(like: Tensor, k: int) -> Tensor:
     """C(t−1, k−1)/C(n, k) for t = 1..n, as a running product from k/n at the top: no binomial is formed."""
     n = like.shape[1]
     t = torch.arange(n, 1, -1, dtype=like.dtype, device=like.device)

@@ -1,0 +1,98 @@
+"""How far off-policy a batch is, and how much signal it holds: plain numbers for the training log.
+
+    diagnose(objective, rewards, log_ratios, ks=(1, 4, 8))
+    → {"zero_signal_share": 0.25, "train_max@1": 0.31, …, "ratio_q50": 1.01, "clamped_share": 0.08, …}
+
+Groups with a NaN reward ("could not be graded") are left out of everything but `zero_signal_share`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from maxk.objectives import (
+    Objective,
+    best_of_k_weights,
+    bon_loo1_firstorder,
+    bon_offpolicy_exact,
+    degenerate_groups,
+)
+
+QUANTILES = {"ratio_min": 0.0, "ratio_q01": 0.01, "ratio_q50": 0.5, "ratio_q99": 0.99, "ratio_max": 1.0}
+
+
+@torch.no_grad()
+def diagnose(
+    objective: Objective,
+    rewards: Tensor,
+    log_ratios: Tensor | None = None,
+    ks: Sequence[int] = (1,),
+    progress: float = 0.0,
+) -> dict[str, float]:
+    """All diagnostics of a batch [groups, n]; those of ratios only where `log_ratios` are given.
+
+    `ks` above n are left out.
+    """
+    report = {"zero_signal_share": zero_signal_share(rewards)}
+    graded = ~rewards.isnan().any(dim=1)
+    if not graded.any():
+        return report
+    rewards = rewards[graded].double()
+    report |= {f"train_max@{k}": group_max_at_k(rewards, k) for k in ks if k <= rewards.shape[1]}
+    if log_ratios is None:
+        return report
+    log_ratios = log_ratios[graded].double()
+    report |= ratio_quantiles(log_ratios) | {"effective_sample_share": effective_sample_share(log_ratios)}
+    low, high = clamp_range(objective)
+    report["clamped_share"] = ((log_ratios < low) | (log_ratios > high)).double().mean().item()
+    if objective.k is not None:
+        report["first_order_error"] = first_order_error(
+            rewards, log_ratios.clamp(low, high), objective.k(progress)
+        )
+    return report
+
+
+def zero_signal_share(rewards: Tensor) -> float:
+    """Share of groups without a signal: all rewards equal, or one of them NaN."""
+    return degenerate_groups(rewards).double().mean().item()
+
+
+def group_max_at_k(rewards: Tensor, k: int) -> float:
+    """Mean over groups of the unbiased max@k of their n rewards."""
+    return (rewards.sort(dim=1).values @ best_of_k_weights(rewards, k)).mean().item()
+
+
+def ratio_quantiles(log_ratios: Tensor) -> dict[str, float]:
+    """Quantiles of ρ over all completions, extremes included."""
+    at = torch.tensor(list(QUANTILES.values()), dtype=log_ratios.dtype, device=log_ratios.device)
+    return dict(zip(QUANTILES, log_ratios.flatten().quantile(at).exp().tolist(), strict=True))
+
+
+def effective_sample_share(log_ratios: Tensor) -> float:
+    """Kish's effective sample size (Σρ)²/Σρ² of each group over n, averaged: 1 on-policy, 1/n at worst."""
+    twice_log_sum = 2 * log_ratios.logsumexp(dim=1)
+    return ((twice_log_sum - (2 * log_ratios).logsumexp(dim=1)).exp() / log_ratios.shape[1]).mean().item()
+
+
+def first_order_error(rewards: Tensor, log_ratios: Tensor, k: int) -> float:
+    """Σ|first-order − exact| / Σ|exact| of the leave-one-out advantages: what dropping higher orders of δ costs.
+
+    0 where no group has a signal.
+    """
+    exact = bon_offpolicy_exact(rewards, log_ratios, k, clamp_log_ratio=None)
+    first_order = bon_loo1_firstorder(rewards, log_ratios, k, clamp_log_ratio=None)
+    size = exact.abs().sum().item()
+    return (first_order - exact).abs().sum().item() / size if size else 0.0
+
+
+def clamp_range(objective: Objective) -> tuple[float, float]:
+    """The log-ratios that the objective leaves as they are."""
+    if "clamp_delta" in objective.parameters:
+        delta = objective.parameters["clamp_delta"]
+        return (math.log1p(-delta) if delta < 1 else -math.inf), math.log1p(delta)
+    limit = objective.parameters.get("clamp_log_ratio") or math.inf
+    return -limit, limit

@@ -1,0 +1,106 @@
+"""The oracle of the estimator and objective tests: sums over all subsets, written as the definitions read.
+
+Nothing here is shared with the code under test, and nothing is fast: n ≤ 8 or so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+
+def subsets_with(i: int, n: int, k: int) -> Iterator[tuple[int, ...]]:
+    """All I ⊆ {0 … n−1} of size k that hold i."""
+    return (subset for subset in itertools.combinations(range(n), k) if i in subset)
+
+
+def best(rewards: Sequence[float], members: Sequence[int]) -> float:
+    return max((rewards[i] for i in members), default=0.0)
+
+
+def max_at_k(rewards: Sequence[float], k: int) -> float:
+    values = [best(rewards, subset) for subset in itertools.combinations(range(len(rewards)), k)]
+    return math.fsum(values) / len(values)
+
+
+def over_subsets(n: int, k: int, term: Callable[[int, tuple[int, ...]], float]) -> list[float]:
+    """C(n,k)⁻¹ Σ_{I∋i} term(i, I∖i) for every i."""
+    return [
+        math.fsum(term(i, tuple(j for j in subset if j != i)) for subset in subsets_with(i, n, k))
+        / math.comb(n, k)
+        for i in range(n)
+    ]
+
+
+def subset_maxima(rewards: Sequence[float], k: int) -> list[float]:
+    """r̃."""
+    return over_subsets(len(rewards), k, lambda i, rest: best(rewards, (i, *rest)))
+
+
+def first_order_maxima(rewards: Sequence[float], delta: Sequence[float], k: int, own: bool) -> list[float]:
+    """r̃ with the weight 1 + Σ δ over the subset, with or without the own δ."""
+
+    def term(i: int, rest: tuple[int, ...]) -> float:
+        weight = 1 + math.fsum(delta[j] for j in rest) + (delta[i] if own else 0)
+        return weight * best(rewards, (i, *rest))
+
+    return over_subsets(len(rewards), k, term)
+
+
+def leave_one_out(rewards: Sequence[float], ratios: Sequence[float], k: int) -> list[float]:
+    """C(n,k)⁻¹ Σ_{I∋i} (max_I r − max_{I∖i} r) Π_{l∈I∖i} ρ_l."""
+
+    def term(i: int, rest: tuple[int, ...]) -> float:
+        return (best(rewards, (i, *rest)) - best(rewards, rest)) * math.prod(ratios[j] for j in rest)
+
+    return over_subsets(len(rewards), k, term)
+
+
+def leave_one_out_first_order(rewards: Sequence[float], ratios: Sequence[float], k: int) -> list[float]:
+    def term(i: int, rest: tuple[int, ...]) -> float:
+        gain = best(rewards, (i, *rest)) - best(rewards, rest)
+        return gain * (1 + math.fsum(ratios[j] - 1 for j in rest))
+
+    return over_subsets(len(rewards), k, term)
+
+
+def leave_two_out(rewards: Sequence[float], k: int) -> list[float]:
+    """(k/n)·mean over j ≠ i and over J ⊆ rest, |J| = k−1, of max(r_i, J) − max(r_j, J); 0 where there is no such J."""
+    n = len(rewards)
+    advantages = []
+    for i in range(n):
+        exchanges = [
+            best(rewards, (i, *others)) - best(rewards, (j, *others))
+            for j in range(n)
+            if j != i
+            for others in itertools.combinations([m for m in range(n) if m not in (i, j)], k - 1)
+        ]
+        advantages.append(k / n * math.fsum(exchanges) / len(exchanges) if exchanges else 0.0)
+    return advantages
+
+
+def expected_gradient(
+    advantages: Callable[[Tensor, Tensor], Tensor], rewards: Tensor, old: Tensor, new: Tensor, n: int
+) -> Tensor:
+    """E over all groups of n actions from `old` of Σ_i ρ_i A_i ∇log π(y_i), for softmax logits; exact.
+
+    `rewards` [actions]; `old`, `new` are probabilities [actions]; `advantages` maps rewards and log-ratios of groups.
+    """
+    groups = torch.cartesian_prod(*[torch.arange(len(rewards))] * n)
+    log_ratios = (new.log() - old.log())[groups]
+    weights = old[groups].prod(dim=1)[:, None] * log_ratios.exp() * advantages(rewards[groups], log_ratios)
+    scores = torch.eye(len(rewards), dtype=new.dtype) - new  # ∇_logits log π(a), one row an action
+    return torch.einsum("gi,gia->a", weights, scores[groups])
+
+
+def max_at_k_gradient(rewards: Tensor, logits: Tensor, k: int) -> Tensor:
+    """∇ of E[max of k independent draws] by autograd over all k-tuples."""
+    logits = logits.detach().requires_grad_()
+    tuples = torch.cartesian_prod(*[torch.arange(len(rewards))] * k).reshape(-1, k)
+    value = (logits.softmax(0)[tuples].prod(dim=1) * rewards[tuples].amax(dim=1)).sum()
+    (gradient,) = torch.autograd.grad(value, logits)
+    return gradient
