@@ -1,0 +1,199 @@
+"""Verdicts and samples of one policy on one dataset → one row of scores a problem.
+
+A verdict is a status for every test of a completion. Here, and only here, it becomes a reward:
+
+    continuous  share of tests passed                  (the paper's reward; max@k is estimated from it)
+    binary      1 where all tests passed, else 0       (c counts these; pass@k is estimated from it)
+    NaN         where any status is `harness_error`    (could not be graded: never 0, never scored)
+
+Nothing is scored on trust: each problem must have exactly its n samples, numbered 0 … n−1, each once, each
+graded, and no chunk of samples may be a copy of another (`repeated_chunks`). Else: `UserError`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from maxk import estimators
+from maxk.errors import UserError
+
+PASSED, HARNESS_ERROR = "passed", "harness_error"
+
+# An accident this unlikely is taken for a fault. Low, because every file ever scored is looked at.
+REPEAT_CHANCE = 1e-12
+
+Integers = NDArray[np.int64]
+
+
+# ---------------------------------------------------------------------------------------------------- rewards
+def reward(statuses: Sequence[str], binary: bool = False) -> float:
+    """Reward of one completion from the statuses of its tests."""
+    if not statuses:
+        raise ValueError("a verdict without statuses has no reward")
+    if HARNESS_ERROR in statuses:
+        return math.nan
+    passed = sum(status == PASSED for status in statuses)
+    return float(passed == len(statuses)) if binary else passed / len(statuses)
+
+
+def rewards(statuses: pa.ChunkedArray) -> estimators.Floats:
+    """Continuous rewards of many completions at once: `reward` of every list in an Arrow column."""
+    lists = statuses.combine_chunks()
+    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if (counts == 0).any():
+        raise ValueError(f"verdict {int(np.argmin(counts))} holds no statuses")
+    flat = pc.list_flatten(lists)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+
+    def number_of(status: str) -> Integers:
+        hits = pc.fill_null(pc.equal(flat, status), False).to_numpy(zero_copy_only=False)
+        return np.add.reduceat(hits.astype(np.int64), starts)
+
+    return np.where(number_of(HARNESS_ERROR) > 0, np.nan, number_of(PASSED) / counts)
+
+
+# ----------------------------------------------------------------------------------------------------- scores
+@dataclass(frozen=True)
+class Scorer:
+    """Scores one policy on one dataset; `policy` and `dataset` are names for messages."""
+
+    policy: str
+    dataset: str
+    problem_ids: Sequence[str]
+    n: int
+    ks: Sequence[int]
+    chunk: int  # samples of one problem generated under one seed
+
+    def columns(self, samples: pa.Table, verdicts: pa.Table) -> dict[str, Sequence[Any]]:
+        """Columns of `records.SCORE`, in the order of `problem_ids`."""
+        samples = samples.take(self._order(samples, "samples"))
+        verdicts = verdicts.take(self._order(verdicts, "verdicts"))
+        self._refuse_repeats(samples["completion"])
+        shape = (len(self.problem_ids), self.n)
+        graded = np.sort(self._graded(verdicts).reshape(shape), axis=1)
+        right = (graded == 1).sum(axis=1)
+        truncated = pc.equal(samples["finish_reason"], "length")
+        return {
+            "problem_id": list(self.problem_ids),
+            "n": [self.n] * shape[0],
+            "c": right.tolist(),
+            "rewards": list(graded),
+            "max_at_k": list(estimators.max_at_k(graded, list(self.ks))),
+            "pass_at_k": list(estimators.pass_at_k(self.n, right[:, np.newaxis], np.asarray(self.ks))),
+            "mean_tokens": samples["n_tokens"].to_numpy().reshape(shape).mean(axis=1),
+            "truncated": truncated.to_numpy().reshape(shape).mean(axis=1),
+            "entropies": self._entropies(samples["entropy"]),
+        }
+
+    @property
+    def _name(self) -> str:
+        return f"policy {self.policy}, dataset {self.dataset}"
+
+    def _order(self, table: pa.Table, what: str) -> Integers:
+        """Rows of the (problem, sample index) pairs, problem by problem; each must stand there once."""
+        ids = pa.array(self.problem_ids, pa.string())
+        problem = pc.fill_null(pc.index_in(table["problem_id"], ids), -1).to_numpy().astype(np.int64)
+        index = table["sample_index"].to_numpy().astype(np.int64)
+        stray = (problem < 0) | (index < 0) | (index >= self.n)
+        if stray.any():
+            row = int(np.argmax(stray))
+            fault = (
+                "the dataset does not hold this problem"
+                if problem[row] < 0
+                else f"got index {index[row]} among the {what}, expected 0 … {self.n - 1}"
+            )
+            raise UserError(f"{self._name}, problem {table['problem_id'][row]}: {fault}; {self._again(what)}")
+        key = problem * self.n + index
+        counts = np.bincount(key, minlength=len(self.problem_ids) * self.n).reshape(-1, self.n)
+        if (counts != 1).any():
+            at = int(np.argmax((counts != 1).any(axis=1)))
+            raise UserError(
+                f"{self._name}, problem {self.problem_ids[at]}: {self._miscount(counts[at], what)}; "
+                f"{self._again(what)}"
+            )
+        return np.argsort(key, kind="stable")
+
+    def _miscount(self, counts: Integers, what: str) -> str:
+        if (counts > 1).any():
+            index = int(np.argmax(counts > 1))
+            return f"index {index} stands {counts[index]} times among the {what}, expected once"
+        return f"got {counts.sum()} {what}, expected {self.n} (index {int(np.argmin(counts))} is missing)"
+
+    def _again(self, what: str) -> str:
+        command = {"samples": "sample", "verdicts": "verify"}[what]
+        return f"delete these {what} and run `maxk {command} {self.policy}` again"
+
+    def _graded(self, verdicts: pa.Table) -> estimators.Floats:
+        try:
+            graded = rewards(verdicts["statuses"])
+        except ValueError as error:
+            raise UserError(f"{self._name}: {error}; {self._again('verdicts')}") from None
+        ungraded = np.flatnonzero(np.isnan(graded))
+        if len(ungraded):
+            row = int(ungraded[0])
+            raise UserError(
+                f"{self._name}: {len(ungraded)} of {len(graded)} samples could not be graded (harness_error; "
+                f"first: problem {verdicts['problem_id'][row]}, sample {verdicts['sample_index'][row]}); "
+                f"{self._again('verdicts')}"
+            )
+        return graded
+
+    def _refuse_repeats(self, completions: pa.ChunkedArray) -> None:
+        size = self.chunk if self.chunk < self.n else self.n // 2  # halves, where one chunk holds all
+        if size == 0 or self.n % size:
+            return
+        codes = completions.combine_chunks().dictionary_encode().indices.to_numpy()
+        repeats, chance = repeated_chunks(codes.reshape(len(self.problem_ids), -1, size))
+        if chance < REPEAT_CHANCE:
+            problem, chunk, earlier = repeats[0]
+            raise UserError(
+                f"{self._name}, problem {self.problem_ids[problem]}: the {size} samples from {chunk * size} "
+                f"repeat those from {earlier * size} one by one ({len(repeats)} such repeats, chance below "
+                f"{REPEAT_CHANCE:g}): a seed was used twice; {self._again('samples')}"
+            )
+
+    def _entropies(self, column: pa.ChunkedArray) -> list[Any]:
+        """Entropies in the order of the samples; null for a problem where a sample has none."""
+        values = column.to_numpy().reshape(len(self.problem_ids), self.n)
+        return [None if np.isnan(row).any() else row for row in values]
+
+
+# ----------------------------------------------------------------------------------------------- reused seeds
+def repeated_chunks(codes: NDArray[Any]) -> tuple[list[tuple[int, int, int]], float]:
+    """Chunks that equal an earlier chunk of their problem, and how likely so much repetition is by chance.
+
+    `codes` [problems, chunks, samples] numbers the distinct completions. A seed used twice repeats a chunk in
+    the same order. Two honest chunks may hold the same completions, too, where the policy is nearly
+    deterministic; but then any of the M = m! / Π_y m_y! distinct orders of the m samples was equally likely
+    (m_y: how often completion y occurs), so the chance is at most 1/M, whatever the policy's entropy. M is 1
+    for a chunk of one distinct completion, which therefore never counts. With T pairs of chunks compared, the
+    chance that any set of repeats reaches Π M/T ≥ e^t is at most e^(1−t) (Markov, and a union over the sets).
+
+    Returns (problem, chunk, earlier chunk) of the repeats that count, and this bound.
+    """
+    problems, chunks, _ = codes.shape
+    log_pairs = math.log(max(1, problems * chunks * (chunks - 1) // 2))
+    repeats: list[tuple[int, int, int]] = []
+    evidence = 0.0
+    for problem in range(problems):
+        first_seen: dict[bytes, int] = {}
+        for chunk, content in enumerate(codes[problem]):
+            earlier = first_seen.setdefault(content.tobytes(), chunk)
+            if earlier != chunk and (gain := _log_orders(content) - log_pairs) > 0:
+                repeats.append((problem, chunk, earlier))
+                evidence += gain
+    return repeats, min(1.0, math.exp(1 - evidence))
+
+
+def _log_orders(content: NDArray[Any]) -> float:
+    """log of the number of distinct orders of a chunk: log m! − Σ_y log m_y!"""
+    counts = np.unique(content, return_counts=True)[1]
+    return math.lgamma(len(content) + 1) - sum(math.lgamma(count + 1) for count in counts)
