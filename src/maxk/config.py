@@ -47,7 +47,9 @@ class Corpus(Section):
     size: Count = Field(76_800, description="Number of (statement, program) pairs.")
     transforms: tuple[Count, ...] = Field((1, 2, 2, 3), description="Transforms a statement, drawn evenly.")
     rare: Fraction = Field(0.25, description="Share of rare phrases for an operation.")
-    readings: Popularity = Field((0.86, 0.12, 0.02), description="Popularity of the readings of an open operation.")
+    readings: Popularity = Field(
+        (0.86, 0.12, 0.02), description="Popularity of the readings of an open operation."
+    )
     bug: Fraction = Field(0.10, description="Chance of a bug in one operation.")
     input_bug: Fraction = Field(0.08, description="Chance of a bug in reading the input.")
     misread: Fraction = Field(1.0, description="Scale of the chance that an explicit qualifier is misread.")
@@ -77,7 +79,9 @@ class PretrainedBase(Section):
     architecture: Architecture = Architecture()
     steps: Count = Field(600, description="Pretraining steps.")
     batch_size: Count = Field(128, description="Sequences a step.")
-    learning_rate: Positive = Field(4e-3, description="Peak learning rate (AdamW, linear warm-up, cosine decay).")
+    learning_rate: Positive = Field(
+        4e-3, description="Peak learning rate (AdamW, linear warm-up, cosine decay)."
+    )
     seed: int = 0
 
 
@@ -101,12 +105,16 @@ class PocketDataset(Section):
         description="Operations without a qualifier: the statement leaves them open and the hidden tests decide."
     )
     rare: Fraction = Field(description="Share of rare phrases for an operation.")
-    readings: Popularity = Field(description="How often hidden tests ask for each reading of an open operation.")
+    readings: Popularity = Field(
+        description="How often hidden tests ask for each reading of an open operation."
+    )
     train: int = Field(0, ge=0, description="Training problems.")
     test: int = Field(0, ge=0, description="Evaluation problems.")
     tests: Count = Field(8, description="Tests a problem: the number of reward levels above zero.")
     seed: int = 0
-    paper: str | None = Field(None, description="The paper's dataset whose role this one plays in the tables.")
+    paper: str | None = Field(
+        None, description="The paper's dataset whose role this one plays in the tables."
+    )
 
 
 Dataset = PocketDataset
@@ -134,32 +142,36 @@ class Training(Section):
 
     datasets: tuple[Name, ...] = Field(description="Datasets whose train split is used.")
     epochs: Positive = Field(1.0, description="Passes over the training problems.")
-    prompts_per_step: Count = Field(16, description="Problems in one generation batch, over all processes.")
+    prompts_per_step: Count = Field(16, description="Problems in one generation batch.")
     microbatch_prompts: Count = Field(
-        16, description="Problems a forward/backward pass holds on one process; groups are never split."
+        16, description="Problems that a forward/backward pass holds; groups are never split."
     )
-    processes: Count = Field(1, description="Data-parallel processes (accelerate).")
     completions: int = Field(8, ge=2, description="n: completions a problem (paper: 8).")
     max_tokens: Count = Field(256, description="Token limit of a completion (paper: 256).")
     temperature: Positive = Field(1.0, description="Sampling temperature (paper: 1.0).")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling (paper: 1.0).")
     learning_rate: Positive = Field(5e-6, description="Adam learning rate (paper: 5e-6).")
     warmup_steps: int = Field(0, ge=0, description="Linear warm-up, in optimiser steps; constant afterwards.")
-    kl_coefficient: float = Field(0.01, ge=0, description="β of the KL penalty to the base policy (paper: 0.01).")
+    kl_coefficient: float = Field(
+        0.01, ge=0, description="β of the KL penalty to the base policy (paper: 0.01)."
+    )
     clip: Positive = Field(0.2, description="ε of PPO's clipping (paper: 0.2).")
-    max_grad_norm: Positive = Field(1.0, description="Gradient norm is clipped to this (not stated in the paper).")
-    iterations: Count = Field(1, description="μ: PPO iterations a generation batch (paper: 3 where off-policy).")
+    max_grad_norm: Positive = Field(
+        1.0, description="Gradient norm is clipped to this (not stated in the paper)."
+    )
+    iterations: Count = Field(
+        1, description="μ: PPO iterations a generation batch (paper: 3 where off-policy)."
+    )
     checkpoint_every: Count = Field(
         40, description="Generation batches between checkpoints; a killed job resumes from the last one."
     )
 
     @model_validator(mode="after")
     def _batches_divide(self) -> Training:
-        quantum = self.processes * self.microbatch_prompts
-        if self.prompts_per_step % quantum:
+        if self.prompts_per_step % self.microbatch_prompts:
             raise ValueError(
-                f"prompts_per_step={self.prompts_per_step} must be a multiple of processes × microbatch_prompts = "
-                f"{self.processes} × {self.microbatch_prompts} = {quantum}"
+                f"prompts_per_step={self.prompts_per_step} must be a multiple of "
+                f"microbatch_prompts={self.microbatch_prompts}"
             )
         return self
 
@@ -197,27 +209,26 @@ class Sampling(Section):
     max_tokens: Count = Field(256, description="Token limit of a completion.")
     temperature: Positive = 1.0
     top_p: float = Field(1.0, gt=0, le=1)
-    chunk: Count = Field(256, description="Completions of one problem generated under one seed.")
+    chunk: Count = Field(
+        256, description="At most so many completions of one problem are generated under one seed."
+    )
     batch_sequences: Count = Field(1024, description="Sequences generated at once.")
     entropy: bool = Field(True, description="Keep each completion's mean token entropy (Figure 2).")
     shards: Count = Field(1, description="Jobs a policy: each takes its share of every dataset's problems.")
     seed: int = 0
-
-    @model_validator(mode="after")
-    def _chunk_divides(self) -> Sampling:
-        if self.n % self.chunk:
-            raise ValueError(f"chunk={self.chunk} must divide n={self.n}")
-        return self
 
 
 class Verification(Section):
     """The grader (docs/grader.md)."""
 
     sandbox: Literal["auto", "bubblewrap", "landlock", "seccomp", "off"] = Field(
-        "auto", description="Isolation tier; `auto` takes the strongest that works, `off` is the explicit opt-out."
+        "auto",
+        description="Isolation tier; `auto` takes the strongest that works, `off` is the explicit opt-out.",
     )
     cpu_s: Positive = Field(2.0, description="CPU seconds a test, unless the problem states its own.")
-    memory_mb: Count = Field(512, description="Memory of a program, in MiB, unless the problem states its own.")
+    memory_mb: Count = Field(
+        512, description="Memory of a program, in MiB, unless the problem states its own."
+    )
     output_bytes: Count = Field(1_000_000, description="Output of a test beyond this is `output_limit`.")
     workers: Count = Field(1, description="Grading processes a job; not part of a result's identity.")
 
@@ -286,8 +297,16 @@ class Config(Section):
             yield f"report.ks holds k={max(self.report.ks)}, more than sampling.n={self.sampling.n}; k ≤ n is needed"
         if not self.evaluated:
             yield "datasets: none has test problems; set `test` of one above 0"
+        yield from self._dataset_contradictions(self.training.datasets, "training.datasets")
         for name in self.objectives:
             yield from self._objective_contradictions(name)
+
+    def _dataset_contradictions(self, names: Sequence[str], where: str) -> Iterator[str]:
+        for name in names:
+            if name not in self.datasets:
+                yield f"{where} names {name!r}, which datasets does not hold{_suggest(name, self.datasets)}"
+            elif self.datasets[name].train == 0:
+                yield f"{where} names {name!r}, which has train=0 problems"
 
     def _objective_contradictions(self, name: str) -> Iterator[str]:
         objective, where = self.objectives[name], f"objectives.{name}"
@@ -306,12 +325,8 @@ class Config(Section):
                 f"{where}: {objective.type} corrects for off-policy samples, but iterations={training.iterations} makes "
                 f"none; set {where}.training.iterations to 2 or more (paper: 3)"
             )
-        for dataset in training.datasets:
-            if dataset not in self.datasets:
-                hint = _suggest(dataset, self.datasets)
-                yield f"{where}: training.datasets names {dataset!r}, which datasets does not hold{hint}"
-            elif self.datasets[dataset].train == 0:
-                yield f"{where}: training.datasets names {dataset!r}, which has train=0 problems"
+        if "datasets" in objective.training:
+            yield from self._dataset_contradictions(training.datasets, f"{where}.training.datasets")
 
     # ---- what the stages ask
     @property
@@ -366,7 +381,10 @@ class Config(Section):
         elif stage == "score":
             parts = {"n": self.sampling.n, "ks": self.report.ks}
         elif stage == "report":
-            parts = {"report": self.report.model_dump(), "labels": {o: self.label(o) for o in [BASE, *self.objectives]}}
+            parts = {
+                "report": self.report.model_dump(),
+                "labels": {o: self.label(o) for o in [BASE, *self.objectives]},
+            }
         else:
             raise ValueError(f"no stage {stage!r}")
         return json.loads(json.dumps(parts))  # type: ignore[no-any-return]
@@ -471,7 +489,9 @@ def reference() -> str:
         lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
         required = node.get("required", [])
         for key, value in node["properties"].items():
-            default = "required" if key in required else f"`{json.dumps(value.get('default'), ensure_ascii=False)}`"
+            default = (
+                "required" if key in required else f"`{json.dumps(value.get('default'), ensure_ascii=False)}`"
+            )
             if "$ref" in value or "$ref" in str(value.get("default", "")):
                 default = "see below"
             lines.append(f"| `{key}` | {_type_name(value)} | {default} | {value.get('description', '')} |")

@@ -88,7 +88,9 @@ def digest(path: str | Path) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ parquet
-def write_table(path: str | Path, columns: Mapping[str, Sequence[Any]], schema: pa.Schema, source: Provenance) -> None:
+def write_table(
+    path: str | Path, columns: Mapping[str, Sequence[Any]], schema: pa.Schema, source: Provenance
+) -> None:
     """Writes columns of `schema` with their provenance, atomically."""
     metadata = {_PROVENANCE_KEY: canonical(dataclasses.asdict(source)).encode()}
     table = pa.table(dict(columns), schema=schema).replace_schema_metadata(metadata)
@@ -101,7 +103,9 @@ def read_table(path: str | Path, schema: pa.Schema) -> pa.Table:
     table = _opened(path).read()
     for field in schema:
         if field.name not in table.column_names:
-            raise UserError(f"{path}: column {field.name!r} ({field.type}) is missing; delete the file and run again")
+            raise UserError(
+                f"{path}: column {field.name!r} ({field.type}) is missing; delete the file and run again"
+            )
         got = table.schema.field(field.name).type
         if got != field.type:
             raise UserError(

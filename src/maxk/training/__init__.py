@@ -1,1 +1,1 @@
-"""training"""
+"""Making policies: the pocket base model (`pretrain`) and GRPO with a max@k objective (`trainer`)."""

@@ -1,0 +1,40 @@
+# make run    the default experiment, from nothing to results/table2.csv (CONFIG=config/other.yaml for another scale)
+# make test   the test suite
+# make check  formatting, lint and types
+# make ui     the MLflow page of the last run
+# Each builds .venv when it is missing or older than pyproject.toml; only Python 3.11+ and git are needed.
+
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# One thread a process: two jobs side by side beat one job on two threads for models of this size.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: run test check ui clean
+
+run: $(READY)
+	snakemake --cores all $(if $(CONFIG),--configfile $(CONFIG))
+
+test: $(READY)
+	pytest
+
+check: $(READY)
+	ruff check .
+	ruff format --check .
+	mypy
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+
+ui: $(READY)
+	mlflow server --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///results/mlflow.db} --host 127.0.0.1 --port 5000
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "maxk needs Python 3.11 or newer; name one by: make PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(VENV)/bin/pip install --quiet --editable '.[test]'
+	@touch $@

@@ -1,0 +1,32 @@
+"""maxk: from benchmark data to the paper's tables and figures (arXiv 2510.23393).
+
+    snakemake --cores all results/table2.csv             # the default experiment, on two CPU cores
+    snakemake --cores all                                # everything
+    snakemake --cores all --configfile config/other.yaml # another experiment, laid over the default
+
+Rules are thin: each calls one subcommand of `maxk`, which reads the resolved configuration `results/config.json`. What
+decides a rule's result stands in its `params`, so a changed setting repeats just the jobs it concerns. The rules'
+`conda: "maxk"` names the environment that `environment.yml` makes; it matters only with `--sdm conda`.
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/setup.smk"
+include: "workflow/rules/policies.smk"
+include: "workflow/rules/evaluation.smk"
+include: "workflow/rules/reporting.smk"
+
+
+rule all:
+    """Everything an experiment shows."""
+    default_target: True
+    input:
+        [
+            OUT.scores(policy, dataset)
+            for policy in CONFIG.policies
+            for dataset in CONFIG.evaluated
+        ],

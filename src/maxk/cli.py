@@ -1,0 +1,58 @@
+"""The command line: one subcommand a stage, one stage a rule of the Snakefile.
+
+    maxk score base --config results/config.json
+
+A user's mistake is one line on stderr and exit status 2; an unexpected error keeps its traceback. Torch and the like
+are imported by the stages that need them, after the arguments are parsed, so `maxk --help` is instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from maxk.errors import UserError
+
+STAGES = ("configure", "track", "prepare", "base", "train", "sample", "verify", "score")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all subcommands."""
+    top = argparse.ArgumentParser(prog="maxk", description="max@k training, evaluation and grading")
+    subparsers = top.add_subparsers(dest="stage", required=True, metavar="STAGE")
+    for stage in STAGES:
+        import_module(f"maxk.stages.{stage}").register_parser(subparsers)
+    for subparser in subparsers.choices.values():
+        if not any(action.dest == "config" for action in subparser._actions):
+            subparser.add_argument(
+                "--config", default="results/config.json", help="the resolved configuration"
+            )
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one subcommand; returns the exit status."""
+    args = parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        args.run(args)
+    except UserError as error:
+        print(f"maxk {args.stage}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"maxk {args.stage}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _terminate(*_: Any) -> None:
+    """SIGTERM unwinds the stack, so that temporary files go and the tracked run ends as KILLED."""
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

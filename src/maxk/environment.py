@@ -1,0 +1,38 @@
+"""What a result was made with: recorded beside it, never part of its identity."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Any
+
+from maxk.config import Config
+
+_RECORDED = ("maxk", "torch", "transformers", "trl", "numpy", "vllm")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that can change a result."""
+    found = {"python": platform.python_version()}
+    for package in _RECORDED:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def grader_options(config: Config) -> dict[str, Any]:
+    """The keyword arguments of `maxk.verification.Grader` that a configuration asks for."""
+    from maxk.verification import Limits, VerdictCache
+
+    verification = config.verification
+    limits = Limits(
+        cpu_s=verification.cpu_s, memory_mb=verification.memory_mb, output_bytes=verification.output_bytes
+    )
+    return {
+        "limits": limits,
+        "workers": verification.workers,
+        "sandbox": verification.sandbox,
+        "cache": VerdictCache(config.layout.verdict_cache),
+    }

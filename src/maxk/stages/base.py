@@ -1,0 +1,42 @@
+"""maxk base: the base policy, pretrained here or taken from the hub or a folder. A policy like any other."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from maxk import config as configuration
+from maxk import environment, files, tracking
+from maxk.config import Config, PretrainedBase
+from maxk.paths import BASE
+from maxk.records import Policy
+
+
+def register_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("base", help="make the base policy")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    config = configuration.load(args.config)
+    with tracking.stage(config, "base", policy=BASE) as run:
+        settings = config.settings("base")
+        run.params(settings)
+        model, revision = _model(config, run)
+        policy = Policy(
+            BASE, config.label(BASE), model, revision, {"settings": settings}, environment.versions()
+        )
+        files.write_policy(config.layout.policy(BASE), policy)
+        run.artifact(config.layout.policy(BASE))
+
+
+def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
+    if not isinstance(config.base, PretrainedBase):
+        return config.base.model, config.base.revision
+    from maxk.training.pretrain import pretrain
+
+    folder = Path(config.layout.policy(BASE)).parent / "model"
+    for step, loss in pretrain(config.base, config.prompt, folder)["loss"]:
+        run.metrics({"loss": loss}, step=step)
+    return str(folder), None

@@ -1,0 +1,35 @@
+"""maxk prepare DATASET: a source's rows become problems; `funnel.json` counts what every filter left."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from maxk import config as configuration
+from maxk import files, tracking
+from maxk.errors import UserError
+from maxk.records import Provenance
+
+
+def register_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("prepare", help="make a dataset's problems")
+    parser.add_argument("dataset", help="a key of `datasets`")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from maxk import data
+
+    config = configuration.load(args.config)
+    name, layout = args.dataset, config.layout
+    if name not in config.datasets:
+        raise UserError(f"prepare: no dataset {name!r}; known: {', '.join(config.datasets)}")
+    settings = config.settings("prepare", dataset=name)
+    with tracking.stage(config, "prepare", dataset=name) as run:
+        problems, funnel = data.load(name, config.datasets[name])
+        files.write_json(layout.funnel(name), funnel)
+        files.write_problems(layout.problems(name), problems, Provenance("prepare", config.name, settings))
+        run.params(settings)
+        run.metrics({f"funnel/{step}": count for step, count in funnel.items()})
+        run.dataset(name, layout.problems(name), files.digest(layout.problems(name)), context="prepared")
+        run.artifact(layout.funnel(name))

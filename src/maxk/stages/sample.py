@@ -1,0 +1,100 @@
+"""maxk sample POLICY --shard I: completions of a policy for its share of every evaluated dataset.
+
+One process serves all datasets, so that the model is loaded once and GPU memory is given back at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import defaultdict
+from typing import Any
+
+from maxk import config as configuration
+from maxk import environment, files, progress, records, tracking
+from maxk.config import Config
+from maxk.errors import UserError
+from maxk.records import Policy, Problem, Provenance
+
+
+def register_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("sample", help="sample completions from a policy")
+    parser.add_argument("policy", help="`base` or OBJECTIVE/seedS")
+    parser.add_argument("--shard", type=int, default=0)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    config = configuration.load(args.config)
+    policy = files.read_policy(config.layout.policy(args.policy))
+    problems = {name: shard_of(config, name, args.shard) for name in config.evaluated}
+    with tracking.stage(config, "sample", policy=policy.name, shard=str(args.shard)) as run:
+        run.params(config.settings("sample"))
+        completions = _sample(config, policy, [p for share in problems.values() for p in share])
+        for dataset, share in problems.items():
+            _write(config, policy, dataset, args.shard, share, completions)
+        everything = [c for one in completions.values() for c in one]
+        run.metrics(
+            {
+                "completions": len(everything),
+                "mean_tokens": sum(c.n_tokens for c in everything) / len(everything),
+                "truncated": sum(c.finish_reason == "length" for c in everything) / len(everything),
+            }
+        )
+
+
+def shard_of(config: Config, dataset: str, shard: int) -> list[Problem]:
+    """The shard's share of a dataset's test problems: every `shards`-th of them."""
+    if not 0 <= shard < config.sampling.shards:
+        raise UserError(
+            f"shard {shard}: sampling.shards={config.sampling.shards} allows 0 … {config.sampling.shards - 1}"
+        )
+    return files.read_problems(config.layout.problems(dataset), "test")[shard :: config.sampling.shards]
+
+
+def _sample(config: Config, policy: Policy, problems: list[Problem]) -> dict[str, list[Any]]:
+    """All completions of the problems, in sample order, by problem id."""
+    from transformers import AutoTokenizer
+
+    from maxk import prompts, sampling
+
+    tokenizer = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision)
+    rendered = [prompts.render(problem.statement, config.prompt, tokenizer) for problem in problems]
+    requests = sampling.requests(problems, rendered, policy.name, config.sampling)
+    backend = sampling.BACKENDS[config.sampling.backend](policy, config.sampling)
+    chunks: dict[str, dict[int, list[Any]]] = defaultdict(dict)
+    done = progress.track(backend.sample(requests), total=len(requests), label=f"sample {policy.name}")
+    for request, completions in done:
+        chunks[request.problem_id][request.first] = completions
+    return {name: [c for first in sorted(one) for c in one[first]] for name, one in chunks.items()}
+
+
+def _write(
+    config: Config,
+    policy: Policy,
+    dataset: str,
+    shard: int,
+    problems: list[Problem],
+    completions: dict[str, list[Any]],
+) -> None:
+    for problem in problems:
+        got = len(completions[problem.problem_id])
+        if got != config.sampling.n:
+            raise UserError(
+                f"{policy.name}, {dataset}, {problem.problem_id}: {got} completions, expected n={config.sampling.n}"
+            )
+    rows = [(p.problem_id, i, *c) for p in problems for i, c in enumerate(completions[p.problem_id])]
+    columns = dict(zip(records.SAMPLE.names, map(list, zip(*rows, strict=True)), strict=True))
+    layout = config.layout
+    source = Provenance(
+        stage="sample",
+        experiment=config.name,
+        settings=config.settings("sample"),
+        inputs={
+            "problems": files.digest(layout.problems(dataset)),
+            "policy": files.digest_of(policy.lineage),
+        },
+        environment={"backend": config.sampling.backend, **environment.versions()},
+    )
+    files.write_table(layout.samples(policy.name, dataset, shard), columns, records.SAMPLE, source)

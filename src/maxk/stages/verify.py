@@ -1,0 +1,73 @@
+"""maxk verify POLICY --shard I: the grader runs the programs of a shard's samples against their problems' tests.
+
+Identical programs of a problem run once, also over policies (the verdict cache). What no program could be extracted
+from is `unparseable` in every test; nothing gets a verdict without execution.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from maxk import config as configuration
+from maxk import environment, files, records, tracking
+from maxk.config import Config
+from maxk.progress import Progress
+from maxk.records import Provenance
+from maxk.stages.sample import shard_of
+
+
+def register_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("verify", help="grade a policy's samples")
+    parser.add_argument("policy", help="`base` or OBJECTIVE/seedS")
+    parser.add_argument("--shard", type=int, default=0)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from maxk.verification import Grader
+
+    config = configuration.load(args.config)
+    with tracking.stage(config, "verify", policy=args.policy, shard=str(args.shard)) as run:
+        run.params(config.settings("verify"))
+        with Grader(**environment.grader_options(config)) as grader:
+            grader.canary()
+            run.tag("maxk.sandbox", grader.tier)
+            for dataset in config.evaluated:
+                share = _verify(config, args.policy, dataset, args.shard, grader)
+                run.metrics({f"{dataset}/{status}": value for status, value in share.items()})
+
+
+def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) -> dict[str, float]:
+    """Writes the verdicts of one dataset; returns the share of tests with each status."""
+    from maxk.verification import extract_program
+
+    layout = config.layout
+    source = layout.samples(policy, dataset, shard)
+    samples = files.read_table(source, records.SAMPLE)
+    tests = {p.problem_id: list(p.tests) for p in shard_of(config, dataset, shard)}
+    problem_ids = samples.column("problem_id").to_pylist()
+    extractions = [extract_program(text) for text in samples.column("completion").to_pylist()]
+    statuses = [["unparseable"] * len(tests[problem_id]) for problem_id in problem_ids]
+    runnable = [i for i, extraction in enumerate(extractions) if extraction.program is not None]
+    jobs = [(extractions[i].program, tests[problem_ids[i]]) for i in runnable]
+    with Progress(len(jobs), f"verify {policy} {dataset}") as progress:
+        for position, verdict in grader.grade_iter(jobs):
+            statuses[runnable[position]] = list(verdict.statuses)
+            progress.advance()
+    columns = {
+        "problem_id": problem_ids,
+        "sample_index": samples.column("sample_index"),
+        "extraction": [extraction.status for extraction in extractions],
+        "statuses": statuses,
+    }
+    provenance = Provenance(
+        stage="verify",
+        experiment=config.name,
+        settings=config.settings("verify"),
+        inputs={"samples": files.digest(source), "problems": files.digest(layout.problems(dataset))},
+        environment={"sandbox": grader.tier, **environment.versions()},
+    )
+    files.write_table(layout.verdicts(policy, dataset, shard), columns, records.VERDICT, provenance)
+    flat = [status for one in statuses for status in one]
+    return {status: flat.count(status) / len(flat) for status in sorted(set(flat))}

@@ -1,0 +1,37 @@
+"""The reward of a completion: the fraction of its problem's tests that its program passes (paper, Section 2.1).
+
+The grader runs the program; nothing of a completion is executed in this process. A completion that could not be graded
+(a fault of the harness, not of the program) gets no reward, and its group teaches nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from maxk.records import Problem
+from maxk.verification import Grader, extract_program
+
+
+class TestReward:
+    """A TRL reward function over the problems it was made for."""
+
+    __name__ = "tests"  # TRL names the metric after this
+
+    def __init__(self, grader: Grader, problems: Iterable[Problem]) -> None:
+        self._grader = grader
+        self._tests = {problem.problem_id: list(problem.tests) for problem in problems}
+
+    def __call__(self, completions: Sequence[Any], problem_id: Sequence[str], **_: Any) -> list[float | None]:
+        """One reward in [0, 1] a completion, None where it could not be graded."""
+        programs = [extract_program(_text(completion)).program for completion in completions]
+        jobs = [(p, self._tests[i]) for p, i in zip(programs, problem_id, strict=True) if p is not None]
+        verdicts = iter(self._grader.grade(jobs))
+        rewards = [0.0 if program is None else next(verdicts).reward for program in programs]
+        return [None if math.isnan(reward) else reward for reward in rewards]
+
+
+def _text(completion: Any) -> str:
+    """A completion's text, from a plain string or a chat message."""
+    return completion if isinstance(completion, str) else str(completion[0]["content"])

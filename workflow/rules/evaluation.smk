@@ -1,0 +1,88 @@
+"""Samples, verdicts and scores of every policy, the base model's made by the same rules as all others.
+
+A job takes one shard of all evaluated datasets, so that a model is loaded once.
+Makes results/samples/…, results/verdicts/… and results/scores/{policy}/{dataset}.parquet.
+"""
+
+PROBLEMS = [OUT.problems(dataset) for dataset in CONFIG.evaluated]
+
+
+rule sample:
+    """Draw the evaluation completions of a policy."""
+    input:
+        config=ancient(OUT.config),
+        tracking=ancient(OUT.tracking),
+        policy=OUT.policy("{policy}"),
+        problems=PROBLEMS,
+    output:
+        [OUT.samples("{policy}", dataset, "{shard}") for dataset in CONFIG.evaluated],
+    log:
+        OUT.log("sample", "{policy}", "{shard}"),
+    benchmark:
+        OUT.benchmark("sample", "{policy}", "{shard}")
+    priority: 2
+    conda:
+        "maxk"
+    threads: 1
+    resources:
+        mem_mb=16_000,
+        runtime=12 * 60,
+    params:
+        settings=settings("sample"),
+    shell:
+        "maxk sample {wildcards.policy:q} --shard {wildcards.shard} --config {input.config:q} 2>&1 | tee {log:q}"
+
+
+rule verify:
+    """Run the sampled programs in the sandbox and compare their outputs."""
+    input:
+        config=ancient(OUT.config),
+        tracking=ancient(OUT.tracking),
+        problems=PROBLEMS,
+        samples=rules.sample.output,
+    output:
+        [OUT.verdicts("{policy}", dataset, "{shard}") for dataset in CONFIG.evaluated],
+    log:
+        OUT.log("verify", "{policy}", "{shard}"),
+    benchmark:
+        OUT.benchmark("verify", "{policy}", "{shard}")
+    priority: 3
+    conda:
+        "maxk"
+    threads: CONFIG.verification.workers
+    resources:
+        mem_mb=8_000,
+        runtime=12 * 60,
+    params:
+        settings=settings("verify"),
+    shell:
+        "maxk verify {wildcards.policy:q} --shard {wildcards.shard} --config {input.config:q} 2>&1 | tee {log:q}"
+
+
+rule score:
+    """Turn verdicts into max@k and pass@k, problem by problem."""
+    input:
+        config=ancient(OUT.config),
+        tracking=ancient(OUT.tracking),
+        files=[
+            path("{policy}", dataset, shard)
+            for path in (OUT.samples, OUT.verdicts)
+            for dataset in CONFIG.evaluated
+            for shard in SHARDS
+        ],
+    output:
+        [OUT.scores("{policy}", dataset) for dataset in CONFIG.evaluated],
+    log:
+        OUT.log("score", "{policy}"),
+    benchmark:
+        OUT.benchmark("score", "{policy}")
+    conda:
+        "maxk"
+    threads: 1
+    resources:
+        mem_mb=8_000,
+        runtime=60,
+    params:
+        settings=settings("score"),
+    shell:
+        "maxk score {wildcards.policy:q} --config {input.config:q} 2>&1 | tee {log:q}"

@@ -1,0 +1,57 @@
+"""The base policy and one training job an objective and seed.
+
+Makes results/policies/base/policy.json and results/policies/{objective}/seed{seed}/policy.json, each with its model.
+"""
+
+
+rule base:
+    """Make the base policy: pretrain it, or take it from the hub or a folder."""
+    input:
+        config=ancient(OUT.config),
+        tracking=ancient(OUT.tracking),
+    output:
+        OUT.policy(BASE),
+    log:
+        OUT.log("base"),
+    benchmark:
+        OUT.benchmark("base")
+    priority: 10
+    conda:
+        "maxk"
+    threads: 1
+    resources:
+        mem_mb=8_000,
+        runtime=120,
+    params:
+        settings=settings("base"),
+    shell:
+        "maxk base --config {input.config:q} 2>&1 | tee {log:q}"
+
+
+rule train:
+    """Train a policy with GRPO and the objective's advantages; resumes from its last checkpoint."""
+    input:
+        config=ancient(OUT.config),
+        tracking=ancient(OUT.tracking),
+        base=OUT.policy(BASE),
+        problems=lambda wildcards: [
+            OUT.problems(dataset)
+            for dataset in CONFIG.training_of(wildcards.objective).datasets
+        ],
+    output:
+        policy=OUT.policy("{objective}/seed{seed}"),
+    log:
+        OUT.log("train", "{objective}", "seed{seed}"),
+    benchmark:
+        OUT.benchmark("train", "{objective}", "seed{seed}")
+    priority: 5
+    conda:
+        "maxk"
+    threads: 1
+    resources:
+        mem_mb=16_000,
+        runtime=24 * 60,
+    params:
+        settings=settings("train", "objective"),
+    shell:
+        "maxk train {wildcards.objective:q} --seed {wildcards.seed} --config {input.config:q} 2>&1 | tee {log:q}"

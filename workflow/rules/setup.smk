@@ -1,0 +1,64 @@
+"""Configuration, tracking and data: what every job needs before it starts.
+
+Makes results/config.json, results/tracking.json and results/data/{dataset}/problems.parquet.
+"""
+
+
+localrules:
+    configure,
+    track,
+
+
+rule configure:
+    """Write the resolved configuration that all stages read."""
+    output:
+        OUT.config,
+    log:
+        OUT.log("configure"),
+    conda:
+        "maxk"
+    params:
+        content=lambda _: canonical(CONFIG.model_dump(mode="json")),
+    shell:
+        "maxk configure {params.content:q} --config {output:q} 2> {log:q}"
+
+
+rule track:
+    """Create the MLflow database, experiment and parent run, before jobs run side by side."""
+    input:
+        config=ancient(OUT.config),
+    output:
+        OUT.tracking,
+    log:
+        OUT.log("track"),
+    conda:
+        "maxk"
+    params:
+        experiment=CONFIG.name,
+        tracking=str(CONFIG.tracking),
+    shell:
+        "maxk track --config {input.config:q} 2>&1 | tee {log:q}"
+
+
+rule prepare:
+    """Turn a source's rows into problems, counting what every filter leaves."""
+    input:
+        config=ancient(OUT.config),
+        tracking=ancient(OUT.tracking),
+    output:
+        problems=OUT.problems("{dataset}"),
+        funnel=OUT.funnel("{dataset}"),
+    log:
+        OUT.log("prepare", "{dataset}"),
+    benchmark:
+        OUT.benchmark("prepare", "{dataset}")
+    conda:
+        "maxk"
+    threads: 1
+    resources:
+        mem_mb=4_000,
+        runtime=60,
+    params:
+        settings=settings("prepare", "dataset"),
+    shell:
+        "maxk prepare {wildcards.dataset:q} --config {input.config:q} 2>&1 | tee {log:q}"
