@@ -22,8 +22,7 @@ Funnel = dict[str, int]
 
 
 def load(name: str, config: Dataset) -> tuple[list[Problem], Funnel]:
-    """The problems of the dataset `name` and its funnel. Raises UserError where the data is not fit for
-    use."""
+    """The problems of the dataset `name` and its funnel. Raises UserError where they are not fit for use."""
     generate: Callable[[str, Dataset], tuple[list[Problem], Funnel]]
     generate = importlib.import_module(SOURCES[config.source]).generate
     problems, funnel = generate(name, config)

@@ -64,8 +64,7 @@ class Task:
 
 
 def generate(name: str, config: PocketDataset) -> tuple[list[Problem], dict[str, int]]:
-    """The problems of a family, train before test, and its funnel: how many draws were left after every
-    filter.
+    """The problems of a family, train first, and its funnel: what every filter left of the draws.
 
     The tasks follow from the family's parameters and its seed; `name` only labels them. Raises UserError
     where the family does not hold as many distinct tasks as were asked for.
@@ -99,8 +98,8 @@ def generate(name: str, config: PocketDataset) -> tuple[list[Problem], dict[str,
             last_kept = funnel["drawn"]
         elif funnel["drawn"] - last_kept > PATIENCE:
             raise UserError(
-                f"datasets.{name}: asked for train={config.train} and test={config.test}, but {PATIENCE} draws "
-                f"in a row added none to {funnel['train']} and {funnel['test']}; "
+                f"datasets.{name}: asked for train={config.train} and test={config.test}, "
+                f"but {PATIENCE} draws in a row added none to {funnel['train']} and {funnel['test']}; "
                 "ask for fewer or for more transforms"
             )
     return [problem for split in kept for problem in _problems(name, split, kept[split])], funnel
