@@ -51,6 +51,15 @@ def first_order_maxima(rewards: Sequence[float], delta: Sequence[float], k: int,
     return over_subsets(len(rewards), k, term)
 
 
+def weighted_maxima(rewards: Sequence[float], ratios: Sequence[float], k: int) -> list[float]:
+    """C(n,k)⁻¹ Σ_{I∋i} max_I r Π_{l∈I∖i} ρ_l: the paper's eq. 10 without the own ratio."""
+
+    def term(i: int, rest: tuple[int, ...]) -> float:
+        return best(rewards, (i, *rest)) * math.prod(ratios[j] for j in rest)
+
+    return over_subsets(len(rewards), k, term)
+
+
 def leave_one_out(rewards: Sequence[float], ratios: Sequence[float], k: int) -> list[float]:
     """C(n,k)⁻¹ Σ_{I∋i} (max_I r − max_{I∖i} r) Π_{l∈I∖i} ρ_l."""
 
@@ -69,7 +78,7 @@ def leave_one_out_first_order(rewards: Sequence[float], ratios: Sequence[float],
 
 
 def leave_two_out(rewards: Sequence[float], k: int) -> list[float]:
-    """(k/n)·mean over j ≠ i and over J ⊆ rest, |J| = k−1, of max(r_i, J) − max(r_j, J); 0 where there is no such J."""
+    """(k/n)·mean over j ≠ i and over J ⊆ rest, |J| = k−1, of max(r_i, J) − max(r_j, J)."""
     n = len(rewards)
     advantages = []
     for i in range(n):
@@ -88,7 +97,7 @@ def expected_gradient(
 ) -> Tensor:
     """E over all groups of n actions from `old` of Σ_i ρ_i A_i ∇log π(y_i), for softmax logits; exact.
 
-    `rewards` [actions]; `old`, `new` are probabilities [actions]; `advantages` maps rewards and log-ratios of groups.
+    `rewards` and the probabilities `old`, `new` are [actions]; `advantages` takes [groups, n].
     """
     groups = torch.cartesian_prod(*[torch.arange(len(rewards))] * n)
     log_ratios = (new.log() - old.log())[groups]

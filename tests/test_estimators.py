@@ -4,13 +4,13 @@ import itertools
 import math
 from fractions import Fraction
 
-import enumeration
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import enumeration
 from maxk.estimators import (
     best_of_k_weights,
     bootstrap_interval,

@@ -232,7 +232,8 @@ def _bootstrap_means(table: Floats, resamples: int, seed: int) -> Floats:
         size = min(500, resamples - start)
         over_problems = np.tensordot(draw(size, problems), table, axes=(1, 1))  # [size, seeds, …]
         sums.append(np.einsum("bs,bs...->b...", draw(size, seeds), over_problems))
-    return np.concatenate(sums) / (seeds * problems)
+    means: Floats = np.concatenate(sums) / (seeds * problems)
+    return means
 
 
 def _percentiles(estimate: Floats, means: Floats, level: float) -> Interval:

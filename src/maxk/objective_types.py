@@ -122,12 +122,17 @@ SCHEDULES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def validate(spec: Mapping[str, Any]) -> None:
-    """Raise ValueError unless `spec` ({"type": …, "k": …, …}) names a known objective with allowed values."""
+def kind_of(spec: Mapping[str, Any]) -> ObjectiveType:
+    """The type that `spec` names; ValueError with the nearest name where it is none."""
     name = spec.get("type")
     if not isinstance(name, str) or name not in OBJECTIVE_TYPES:
         raise ValueError(f"unknown objective type {name!r}{_nearest(name, OBJECTIVE_TYPES)}")
-    kind = OBJECTIVE_TYPES[name]
+    return OBJECTIVE_TYPES[name]
+
+
+def validate(spec: Mapping[str, Any]) -> None:
+    """Raise ValueError unless `spec` ({"type": …, "k": …, …}) names a known objective with allowed values."""
+    kind, name = kind_of(spec), spec["type"]
     allowed = (*(("k",) if kind.uses_k else ()), *kind.parameters)
     for key, value in spec.items():
         if key == "type":
@@ -153,7 +158,7 @@ def schedule(spec: Mapping[str, Any]) -> Schedule:
     if not isinstance(k, Mapping):
         k = {"schedule": "constant", "start": k}
     kind = k.get("schedule")
-    if kind not in SCHEDULES:
+    if not isinstance(kind, str) or kind not in SCHEDULES:
         raise ValueError(f"{spec['type']}: unknown schedule of k {kind!r}{_nearest(kind, SCHEDULES)}")
     for key in k:
         if key not in ("schedule", *SCHEDULES[kind]):

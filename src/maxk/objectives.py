@@ -31,11 +31,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from maxk.objective_types import OBJECTIVE_TYPES, ObjectiveType, Schedule, parameters, schedule, validate
+from maxk.objective_types import (
+    OBJECTIVE_TYPES,
+    ObjectiveType,
+    Schedule,
+    kind_of,
+    parameters,
+    schedule,
+    validate,
+)
 
 # Added to the standard deviation, as TRL's GRPOTrainer does: `grpo` then equals the stock trainer.
 STD_EPSILON = 1e-4
+# Below it the spread of r̃ over a batch is rounding, not signal.
+SPREAD_FLOOR = 1e-12
 
 
 # ---- the object
@@ -63,9 +74,9 @@ class Objective:
         """
         n = _group_size(rewards, log_ratios)
         advantages = torch.zeros_like(rewards)
-        if n == 1:
-            return advantages
         graded = ~rewards.isnan().any(dim=1)
+        if n == 1 or not graded.any():
+            return advantages
         arguments = dict(self.parameters)
         if self.k is not None:
             arguments["k"] = _checked(self.k(progress), n)
@@ -83,11 +94,10 @@ def make(config: Mapping[str, Any]) -> Objective:
 
     A `k` given to a type without one is ignored, so that all types can be made with one k for comparison.
     """
-    kind = OBJECTIVE_TYPES.get(config.get("type", ""))
-    spec = {key: value for key, value in config.items() if key != "k" or kind is None or kind.uses_k}
+    kind = kind_of(config)
+    spec = {key: value for key, value in config.items() if key != "k" or kind.uses_k}
     validate(spec)
-    uses_k = OBJECTIVE_TYPES[spec["type"]].uses_k
-    return Objective(spec["type"], schedule(spec) if uses_k else None, parameters(spec))
+    return Objective(spec["type"], schedule(spec) if kind.uses_k else None, parameters(spec))
 
 
 def degenerate_groups(rewards: Tensor) -> Tensor:
@@ -243,7 +253,7 @@ def bon_offpolicy(rewards: Tensor, log_ratios: Tensor, k: int, clamp_delta: floa
     if variant == "literal":
         return _zero_where_equal(grpo(weighted + delta * on_policy), rewards)
     spread = _zero_where_equal(_centred(on_policy), rewards).square().mean().sqrt()
-    if not spread > torch.finfo(rewards.dtype).eps:  # rounding only: no group has a signal
+    if not spread > SPREAD_FLOOR:
         return torch.zeros_like(rewards)
     return _zero_where_equal(_centred(weighted) / spread, rewards)
 
@@ -304,19 +314,23 @@ def _one_fewer(weights: Tensor, k: int, step: int) -> Tensor:
 def _prefix_products(log_rho: Tensor, k: int) -> Tensor:
     """e_{k−1}(ρ_1 … ρ_{t−1}) / C(n,k) for t = 1..n.
 
-    e_m over the first t members is Σ_{s≤t} ρ_s·e_{m−1} over the first s−1: one cumulative sum a degree. All
-    terms are ≥ 0, so nothing cancels; ρ is taken relative to the group's largest and each degree to its own
-    largest value, with the scales kept as logarithms, so that neither drift nor k overflows.
+    e_m over the first t members is Σ_{s≤t} ρ_s·e_{m−1} over the first s−1: one cumulative sum a degree, all
+    terms ≥ 0, so nothing cancels. With ρ relative to the group's largest, a product of up to 31 fits float64
+    with room for log-ratios of ±5 and more; higher degrees take the same sums in log space, at some ten times
+    the cost.
     """
-    n, top = log_rho.shape[1], log_rho.amax(dim=1, keepdim=True)
-    rho = (log_rho - top).exp()
-    sums, log_scale = torch.ones_like(rho), torch.full_like(top, math.log(k / (n - k + 1)))
-    for degree in range(1, k):
-        sums = _sum_below(rho * sums)
-        largest = sums[:, -1:].clamp(min=torch.finfo(sums.dtype).tiny)
-        sums = sums / largest
-        log_scale = log_scale + top + largest.log() + math.log(degree / (n - degree + 1))
-    return (sums.log() + log_scale).exp().clamp(max=torch.finfo(sums.dtype).max)
+    if k <= 32:
+        top = log_rho.amax(dim=1, keepdim=True)
+        rho, sums = (log_rho - top).exp(), torch.ones_like(log_rho)
+        for _ in range(k - 1):
+            sums = _sum_below(rho * sums)
+        log_sums = sums.log() + (k - 1) * top
+    else:
+        log_sums = torch.zeros_like(log_rho)
+        for _ in range(k - 1):
+            log_sums = pad((log_rho + log_sums)[:, :-1].logcumsumexp(dim=1), (1, 0), value=-math.inf)
+    log_subsets = math.log(math.comb(log_rho.shape[1], k))
+    return (log_sums - log_subsets).exp().clamp(max=torch.finfo(log_rho.dtype).max)
 
 
 def _steps(ascending: Tensor) -> Tensor:
@@ -326,12 +340,12 @@ def _steps(ascending: Tensor) -> Tensor:
 
 def _sum_below(values: Tensor) -> Tensor:
     """Σ_{l<t} values_l for every t."""
-    return torch.nn.functional.pad(values[:, :-1].cumsum(dim=1), (1, 0))
+    return pad(values[:, :-1].cumsum(dim=1), (1, 0))
 
 
 def _sum_above(values: Tensor) -> Tensor:
     """Σ_{l>t} values_l for every t."""
-    return torch.nn.functional.pad(values[:, 1:].flip(1).cumsum(dim=1).flip(1), (0, 1))
+    return pad(values[:, 1:].flip(1).cumsum(dim=1).flip(1), (0, 1))
 
 
 def _unsort(values: Tensor, order: Tensor) -> Tensor:

@@ -1,0 +1,75 @@
+"""Diagnostics by hand."""
+
+import math
+
+import pytest
+import torch
+
+import enumeration
+from maxk.diagnostics import clamp_range, diagnose, effective_sample_share, first_order_error
+from maxk.objectives import make
+
+NAN = float("nan")
+
+
+def test_everything_of_a_small_batch():
+    rewards = torch.tensor([[0.0, 0.5, 1.0], [1.0, 1.0, 1.0], [0.0, NAN, 1.0]])
+    ratios = torch.tensor([[1.0, 0.5, 2.0], [1.0, 1.0, 1.0], [100.0, 1.0, 1.0]])
+    objective = make({"type": "bon_offpolicy_exact", "k": 3})
+    report = diagnose(objective, rewards, ratios.log(), ks=(1, 2, 5))
+    assert report.pop("first_order_error") > 0
+    assert report == pytest.approx(
+        {
+            "zero_signal_share": 2 / 3,
+            "train_max@1": (0.5 + 1) / 2,
+            "train_max@2": (enumeration.max_at_k([0, 0.5, 1], 2) + 1) / 2,
+            "ratio_min": 0.5,
+            "ratio_q01": math.exp(math.log(0.5) * 0.95),  # linear between order statistics, in log ρ
+            "ratio_q50": 1,
+            "ratio_q99": math.exp(math.log(2) * 0.95),
+            "ratio_max": 2,
+            "effective_sample_share": (3.5**2 / (3 * 5.25) + 1) / 2,
+            "clamped_share": 2 / 6,
+        },
+        rel=1e-5,
+    )
+
+
+def test_without_ratios_and_without_any_graded_group():
+    objective = make({"type": "grpo"})
+    assert diagnose(objective, torch.tensor([[0.0, 1.0]])) == {"zero_signal_share": 0, "train_max@1": 0.5}
+    assert diagnose(objective, torch.full((2, 3), NAN), torch.zeros(2, 3)) == {"zero_signal_share": 1}
+
+
+def test_objectives_without_k_or_clamp():
+    report = diagnose(make({"type": "grpo"}), torch.rand(2, 4), 9 * torch.randn(2, 4))
+    assert report["clamped_share"] == 0
+    assert "first_order_error" not in report
+
+
+def test_effective_sample_share_between_one_and_one_over_n():
+    assert effective_sample_share(torch.zeros(2, 8)) == pytest.approx(1)
+    assert effective_sample_share(torch.tensor([[0.0, -800.0, -800.0, -800.0]])) == pytest.approx(1 / 4)
+
+
+def test_first_order_error():
+    rewards = torch.tensor([[0.0, 0.5, 1.0, 0.25]], dtype=torch.float64)
+    log_ratios = torch.tensor([[0.3, -0.2, 0.1, 0.4]], dtype=torch.float64)
+    ratios = log_ratios.exp()[0].tolist()
+    exact = enumeration.leave_one_out(rewards[0].tolist(), ratios, 3)
+    first_order = enumeration.leave_one_out_first_order(rewards[0].tolist(), ratios, 3)
+    expected = sum(abs(a - b) for a, b in zip(first_order, exact, strict=True)) / sum(exact)
+    assert first_order_error(rewards, log_ratios, 3) == pytest.approx(expected)
+    assert first_order_error(rewards, log_ratios, 2) == pytest.approx(0, abs=1e-12)
+    assert first_order_error(torch.ones(1, 4), torch.zeros(1, 4), 3) == 0
+
+
+def test_clamp_ranges():
+    assert clamp_range(make({"type": "bon_offpolicy_exact", "k": 2})) == pytest.approx(
+        (-math.log(1.2), math.log(1.2))
+    )
+    assert clamp_range(make({"type": "bon_offpolicy", "k": 2})) == pytest.approx(
+        (math.log(0.8), math.log(1.2))
+    )
+    assert clamp_range(make({"type": "bon_offpolicy", "k": 2, "clamp_delta": 1.5}))[0] == -math.inf
+    assert clamp_range(make({"type": "bon_loo1", "k": 2})) == (-math.inf, math.inf)
