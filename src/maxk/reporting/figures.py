@@ -1,0 +1,208 @@
+"""The paper's figures from scores and training logs, as PNG (200 dpi) and vector PDF.
+
+figure1     max@k and pass@k against k, every dataset and their mean, with bootstrap bands
+figure2     distribution of the completions' mean token entropy (paper: before and after GRPO)
+training    reward, KL to the base model and entropy against optimiser steps
+
+maxk figure figure1 figure2 --config results/config.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from maxk.config import Config
+from maxk.errors import UserError
+from maxk.estimators import Floats
+from maxk.paths import BASE, policy_name
+from maxk.reporting import statistics, style
+from maxk.reporting.load import MEAN, Scores
+from maxk.reporting.statistics import Replicates
+
+SUFFIXES = ("png", "pdf")
+
+
+def write(name: str, scores: Scores, config: Config) -> list[str]:
+    """Draws a figure and writes its files; returns their paths."""
+    if name not in FIGURES:
+        raise UserError(f"no figure {name!r}; there are {', '.join(FIGURES)}")
+    paths = [config.layout.figure(name, suffix) for suffix in SUFFIXES]
+    FIGURES[name](scores, config, paths)
+    return paths
+
+
+# --------------------------------------------------------------------------------------------------- figure 1
+def against_k(scores: Scores, config: Config, paths: Sequence[str]) -> None:
+    """max@k and pass@k against k: one row of panels a dataset, the mean over datasets first."""
+    replicates = statistics.resample(scores, config.report)
+    places = [MEAN, *scores.datasets] if len(scores.datasets) > 1 else list(scores.datasets)
+    with style.figure(9.4, 2.45 * len(places) + 0.3) as figure:
+        panels = figure.subplots(len(places), len(statistics.METRICS), squeeze=False, sharex=True)
+        for place, row_of_panels in zip(places, panels, strict=True):
+            for metric, ax in zip(statistics.METRICS, row_of_panels, strict=True):
+                _draw_curves(ax, scores, replicates, place, metric)
+                ax.set_title(f"{_place_title(scores, place)}: {metric}@k")
+        for ax in panels[-1]:
+            ax.set_xlabel("k (samples drawn)")
+        figure.draw_without_rendering()  # limits and sizes are final: labels can be placed
+        for ax in panels.flat:
+            _label_curves(ax, scores)
+        style.save(figure, paths)
+
+
+def _draw_curves(ax: Axes, scores: Scores, replicates: Replicates, place: str, metric: str) -> None:
+    looks = style.looks(scores.rows)
+    for row in scores.rows:
+        if (row, place) not in replicates.means:
+            continue
+        quantities = [f"{metric}@{k}" for k in scores.ks]
+        means = np.array([scores.mean(row, place, quantity) for quantity in quantities])
+        bands = np.array([replicates.interval(replicates.of(row, place, q)) for q in quantities])
+        look = looks[row]
+        ax.fill_between(scores.ks, *bands.T, color=look.colour, alpha=0.07, linewidth=0)
+        ax.plot(scores.ks, means, color=look.colour, linestyle=look.dashes, zorder=3, gid=row)
+    style.log2_axis(ax, scores.ks)
+
+
+def _label_curves(ax: Axes, scores: Scores) -> None:
+    ends = {str(line.get_gid()): float(np.asarray(line.get_ydata())[-1]) for line in ax.get_lines()}
+    style.label_lines(ax, ends, scores.labels, style.looks(scores.rows))
+
+
+def _place_title(scores: Scores, place: str) -> str:
+    if place == MEAN:
+        return f"Mean of {len(scores.datasets)} datasets"
+    return f"{place} ({scores.problems(place)} problems)"
+
+
+# --------------------------------------------------------------------------------------------------- figure 2
+def entropy(scores: Scores, config: Config, paths: Sequence[str]) -> None:
+    """Distribution of completion entropy, all datasets pooled: a ridge a policy, the base's behind."""
+    pooled = {row: _entropies(scores, row) for row in scores.rows}
+    drawn = {row: values for row, values in pooled.items() if values is not None}
+    if not drawn:
+        raise UserError(
+            f"{config.layout.root}/scores hold no entropies; set sampling.entropy: true and sample again"
+        )
+    looks = style.looks(scores.rows)
+    edges = np.linspace(0, max(float(np.quantile(values, 0.995)) for values in drawn.values()) or 1.0, 61)
+    base = drawn.get(BASE)
+    with style.figure(6.4, 0.62 * len(drawn) + 0.7) as figure:
+        panels = figure.subplots(len(drawn), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+        for ax, (row, values) in zip(panels, drawn.items(), strict=True):
+            if base is not None and row != BASE:
+                _ridge(ax, base, edges, style.BASE_COLOUR, filled=False)
+            _ridge(ax, values, edges, looks[row].colour, filled=True)
+            _ridge_text(ax, scores.labels[row], float(values.mean()), looks[row].colour)
+        panels[-1].set_xlabel("mean token entropy of a completion (nats)")
+        style.save(figure, paths)
+
+
+def _entropies(scores: Scores, row: str) -> Floats | None:
+    cells = [scores.cells[row, dataset] for dataset in scores.datasets if (row, dataset) in scores.cells]
+    found = [cell.entropies for cell in cells if cell.entropies is not None]
+    return np.concatenate(found) if found and len(found) == len(cells) else None
+
+
+def _ridge(ax: Axes, values: Floats, edges: Floats, colour: str, filled: bool) -> None:
+    """A histogram as an outline; what lies beyond the last edge is counted into the last bin."""
+    share = np.histogram(np.minimum(values, edges[-1]), edges)[0] / len(values)
+    if filled:
+        ax.stairs(share, edges, color=colour, alpha=0.45, fill=True, linewidth=0)
+        ax.stairs(share, edges, color=colour, linewidth=1.0)
+    else:
+        ax.stairs(share, edges, color=colour, linewidth=0.8, linestyle=(0, (2, 1)))
+
+
+def _ridge_text(ax: Axes, label: str, mean: float, colour: str) -> None:
+    ax.set_yticks([])
+    ax.grid(visible=False)
+    ax.spines["left"].set_visible(False)
+    ax.axvline(mean, color=colour, linewidth=0.8)
+    place: dict[str, Any] = {"transform": ax.transAxes, "ha": "right", "va": "top", "color": colour}
+    ax.text(0.995, 0.95, label, weight="bold", **place)
+    ax.text(0.995, 0.6, f"mean {mean:.3f}", fontsize=7, **place)
+
+
+# -------------------------------------------------------------------------------------------- training curves
+CURVES = {
+    "reward": "mean reward",
+    "kl": "KL to the base model (nats a token)",
+    "entropy": "token entropy (nats)",
+}
+
+
+def training(scores: Scores, config: Config, paths: Sequence[str]) -> None:
+    """What every policy's `metrics.jsonl` holds of `CURVES`, smoothed: mean over seeds and their range."""
+    logs = {row: log for row in scores.rows if row != BASE and (log := _log(config, row))}
+    shown = [key for key in CURVES if any(key in log for log in logs.values())]
+    if not shown:
+        raise UserError(f"{config.layout.root}/policies hold no metrics.jsonl with {', '.join(CURVES)}")
+    with style.figure(9.4, 2.9 * len(shown) + 0.2) as figure:
+        panels = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
+        for ax, key in zip(panels, shown, strict=True):
+            ax.set_title(CURVES[key])
+            _draw_training(ax, {row: log[key] for row, log in logs.items() if key in log}, scores)
+        panels[-1].set_xlabel("share of the training run")
+        figure.draw_without_rendering()
+        for ax in panels:
+            _label_curves(ax, scores)
+        style.save(figure, paths)
+
+
+def _log(config: Config, row: str) -> dict[str, Floats]:
+    """Metrics [seeds, steps] of a row by key; seeds are cut to the shortest log."""
+    runs = [_read_metrics(config.layout.metrics(policy_name(row, seed))) for seed in config.seeds]
+    runs = [run for run in runs if run]
+    found = {}
+    for key in CURVES:
+        series = [[line[key] for line in run if line.get(key) is not None] for run in runs]
+        length = min((len(one) for one in series), default=0)
+        if length:
+            found[key] = np.array([one[:length] for one in series], dtype=np.float64)
+    return found
+
+
+def _read_metrics(path: str) -> list[dict[str, Any]]:
+    if not Path(path).exists():
+        return []
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    try:
+        return [json.loads(line) for line in lines if line.strip()]
+    except ValueError:
+        raise UserError(f"{path}: not one JSON object a line; train again") from None
+
+
+def _draw_training(ax: Axes, curves: Mapping[str, Floats], scores: Scores) -> None:
+    looks = style.looks(scores.rows)
+    for row, values in curves.items():
+        smooth = np.array([_smooth(one) for one in values])
+        at = np.linspace(0, 1, smooth.shape[1])
+        if len(smooth) > 1:
+            ax.fill_between(
+                at, smooth.min(axis=0), smooth.max(axis=0), color=looks[row].colour, alpha=0.08, lw=0
+            )
+        ax.plot(at, smooth.mean(axis=0), color=looks[row].colour, linestyle=looks[row].dashes, gid=row)
+    ax.set_xlim(0, 1)
+
+
+def _smooth(values: Floats) -> Floats:
+    """Running mean over a twentieth of the run, shrinking at the ends."""
+    half = len(values) // 40
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    index = np.arange(len(values))
+    start, stop = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))
+    return np.asarray((sums[stop] - sums[start]) / (stop - start))
+
+
+FIGURES: Mapping[str, Callable[[Scores, Config, Sequence[str]], None]] = {
+    "figure1": against_k,
+    "figure2": entropy,
+    "training": training,
+}

@@ -1,0 +1,190 @@
+"""All scores of an experiment as one structure, or a refusal to mix what does not belong together.
+
+A row is an objective (or the base model), pooled over its training seeds; a cell is a row on a dataset.
+Scores may share a table only if they agree on experiment, settings, sandbox tier, backend and, dataset by
+dataset, on the problems: else a `UserError` names both files and the differing key. What has no scores yet
+stays a blank cell with a note, never a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from maxk import files, records
+from maxk.config import Config
+from maxk.errors import UserError
+from maxk.estimators import Floats
+from maxk.paths import BASE, policy_name
+from maxk.provenance import require_equal
+from maxk.records import Provenance
+
+MEAN = "mean"  # the pseudo-dataset of the mean over datasets
+_REMEDY = "make both with one configuration (`maxk sample`, `maxk verify`, `maxk score`)"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Scores of a row on a dataset: estimates are [seeds, problems, ks], sample statistics pooled."""
+
+    seeds: tuple[int, ...]  # training seeds; empty for the base model, which has one set of scores
+    estimates: Mapping[str, Floats]  # by metric: "max", "pass"
+    entropies: Floats | None  # of all completions; None where the backend gave none
+    mean_tokens: float
+    truncated: float
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Everything the reports are made from. `labels` holds the rows in the order of the tables."""
+
+    experiment: str
+    ks: tuple[int, ...]
+    n: int
+    sandbox: str | None
+    seeds: tuple[int, ...]
+    datasets: tuple[str, ...]
+    labels: Mapping[str, str]
+    cells: Mapping[tuple[str, str], Cell]
+    notes: tuple[str, ...]
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        return tuple(self.labels)
+
+    def problems(self, dataset: str) -> int:
+        """Number of problems of a dataset; 0 where nothing is scored on it."""
+        cells = (self.cells.get((row, dataset)) for row in self.rows)
+        return next((cell.estimates["max"].shape[1] for cell in cells if cell), 0)
+
+    def values(self, row: str, dataset: str, quantity: str) -> Floats | None:
+        """Estimates [seeds, problems] of a quantity such as "max@128"; None where there are no scores."""
+        cell = self.cells.get((row, dataset))
+        if cell is None:
+            return None
+        metric, k = quantity.split("@")
+        return cell.estimates[metric][:, :, self.ks.index(int(k))]
+
+    def per_problem(self, row: str, dataset: str, quantity: str) -> Floats | None:
+        """Mean over seeds, [problems]: what is compared pairwise."""
+        values = self.values(row, dataset, quantity)
+        return None if values is None else values.mean(axis=0)
+
+    def mean(self, row: str, dataset: str, quantity: str) -> float | None:
+        """Mean over seeds and problems; for `MEAN` the mean over all datasets, None if one is missing."""
+        if dataset == MEAN:
+            means = [self.mean(row, one, quantity) for one in self.datasets]
+            present = [value for value in means if value is not None]
+            return float(np.mean(present)) if len(present) == len(means) else None
+        values = self.values(row, dataset, quantity)
+        return None if values is None else float(values.mean())
+
+
+def load(config: Config) -> Scores:
+    """Reads all scores that exist. Raises UserError on a mixture, and where there are none at all."""
+    labels = {row: config.label(row) for row in (BASE, *config.objectives)}
+    consistent = _Consistency(config)
+    cells: dict[tuple[str, str], Cell] = {}
+    notes: list[str] = []
+    for row in labels:
+        for dataset in config.evaluated:
+            seeds = () if row == BASE else config.seeds
+            found, absent = _partition(config, row, dataset, seeds)
+            if found:
+                tables = [consistent.read(path, dataset) for path in found.values()]
+                cells[row, dataset] = _cell(tuple(s for s in found if s is not None), tables)
+            if absent:
+                notes.append(_absence(labels[row], dataset, absent, bool(found)))
+    if not cells:
+        raise UserError(
+            f"{config.layout.root}/scores: no scores yet; run `maxk score POLICY` or "
+            f"`snakemake --cores all {config.layout.table('table2')}`"
+        )
+    return Scores(
+        experiment=config.name,
+        ks=tuple(config.report.ks),
+        n=config.sampling.n,
+        sandbox=consistent.sandbox,
+        seeds=tuple(config.seeds),
+        datasets=tuple(config.evaluated),
+        labels=labels,
+        cells=cells,
+        notes=tuple(notes),
+    )
+
+
+class _Consistency:
+    """Reads score files one after another; each must agree with the configuration and with the first."""
+
+    def __init__(self, config: Config) -> None:
+        self._expected = {"experiment": config.name, "settings": config.settings("score")}
+        self._first: tuple[str, Provenance] | None = None
+        self._first_of_dataset: dict[str, tuple[str, Provenance]] = {}
+
+    @property
+    def sandbox(self) -> str | None:
+        return self._first[1].environment.get("sandbox") if self._first else None
+
+    def read(self, path: str, dataset: str) -> pa.Table:
+        source = files.read_provenance(path)
+        own = {name: source.settings.get(name) for name in self._expected["settings"]}
+        require_equal(
+            path,
+            {"experiment": source.experiment, "settings": own},
+            "the configuration",
+            self._expected,
+            "run `maxk score` again, or give each experiment a name of its own",
+        )
+        self._first = self._first or (path, source)
+        require_equal(self._first[0], _shared(self._first[1]), path, _shared(source), _REMEDY)
+        other, reference = self._first_of_dataset.setdefault(dataset, (path, source))
+        require_equal(other, _problems(reference), path, _problems(source), _REMEDY)
+        return files.read_table(path, records.SCORE)
+
+
+def _shared(source: Provenance) -> dict[str, Any]:
+    return {"settings": source.settings, "environment": source.environment}
+
+
+def _problems(source: Provenance) -> dict[str, Any]:
+    return {"problems": source.inputs.get("problems")}
+
+
+def _partition(
+    config: Config, row: str, dataset: str, seeds: Sequence[int]
+) -> tuple[dict[int | None, str], list[int | None]]:
+    """Score files of a row on a dataset by training seed (None for the base), and the seeds without."""
+    policies: dict[int | None, str] = {seed: policy_name(row, seed) for seed in seeds} or {None: row}
+    paths = {seed: config.layout.scores(policy, dataset) for seed, policy in policies.items()}
+    found = {seed: path for seed, path in paths.items() if Path(path).exists()}
+    return found, [seed for seed in paths if seed not in found]
+
+
+def _absence(label: str, dataset: str, absent: Iterable[int | None], partly: bool) -> str:
+    seeds = ", ".join(str(seed) for seed in absent)
+    return f"{label} on {dataset}: no scores{f' for seed {seeds}' if partly else ''}"
+
+
+def _cell(seeds: tuple[int, ...], tables: Sequence[pa.Table]) -> Cell:
+    entropies = [_flat(table["entropies"]) for table in tables]
+    return Cell(
+        seeds=seeds,
+        estimates={m: np.stack([_matrix(table[f"{m}_at_k"]) for table in tables]) for m in ("max", "pass")},
+        entropies=np.concatenate(entropies) if all(len(one) for one in entropies) else None,
+        mean_tokens=float(np.mean([table["mean_tokens"].to_numpy() for table in tables])),
+        truncated=float(np.mean([table["truncated"].to_numpy() for table in tables])),
+    )
+
+
+def _flat(column: pa.ChunkedArray) -> Floats:
+    return np.asarray(pc.list_flatten(column).to_numpy(), dtype=np.float64)
+
+
+def _matrix(column: pa.ChunkedArray) -> Floats:
+    return _flat(column).reshape(len(column), -1)

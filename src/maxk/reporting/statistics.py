@@ -1,0 +1,252 @@
+"""Intervals and paired tests for every number in the tables: `statistics.csv` and `paired_tests.csv`.
+
+Intervals are percentile bootstrap (Efron 1979) over problems and training seeds, as crossed factors, both
+resampled. One draw of problems serves all policies of a dataset and one draw of seeds serves all datasets, so
+differences between policies are paired for free and the mean over datasets (each resampled within itself) has
+its interval, too.
+
+Paired tests compare two policies problem by problem, seeds averaged first:
+- Wilcoxon's signed-rank test, two-sided, zero differences dropped (the paper's test; `maxk.estimators`), with
+  Holm's correction over the datasets; none for the mean over datasets, whose problems weigh unequally.
+- paired bootstrap, two-sided: p = 2·min(#{d* ≤ 0}, #{d* ≥ 0}), one added to count and total.
+- effect size: matched-pairs rank-biserial correlation (Kerby 2014), (W+ − W−)/(W+ + W−), in [−1, 1].
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from maxk import estimators
+from maxk.config import Config, Report
+from maxk.estimators import Floats
+from maxk.paths import BASE
+from maxk.reporting.load import MEAN, Cell, Scores
+
+METRICS = ("max", "pass")
+_CHUNK = 500  # resamples at a time: bounds the memory at 500 × problems
+
+
+# ------------------------------------------------------------------------------------------------- resampling
+@dataclass(frozen=True)
+class Replicates:
+    """Bootstrap replicates [resamples, metrics × ks] of the means of every row on every dataset."""
+
+    quantities: tuple[str, ...]
+    level: float
+    means: Mapping[tuple[str, str], Floats]
+
+    def of(self, row: str, dataset: str, quantity: str) -> Floats:
+        return self.means[row, dataset][:, self.quantities.index(quantity)]
+
+    def interval(self, replicates: Floats) -> tuple[float, float]:
+        low, high = np.quantile(replicates, [(1 - self.level) / 2, (1 + self.level) / 2])
+        return float(low), float(high)
+
+
+def quantities(scores: Scores) -> tuple[str, ...]:
+    """ "max@1", "max@2", … and "pass@1", …: everything that is estimated."""
+    return tuple(f"{metric}@{k}" for metric in METRICS for k in scores.ks)
+
+
+def resample(scores: Scores, report: Report) -> Replicates:
+    """Bootstrap means of all cells, and of the mean over datasets where a row has them all."""
+    means: dict[tuple[str, str], Floats] = {}
+    for dataset in scores.datasets:
+        cells = {row: scores.cells[row, dataset] for row in scores.rows if (row, dataset) in scores.cells}
+        if cells:
+            over_problems = _over_problems(cells, report, dataset)
+            for row, cell in cells.items():
+                weights = _seed_weights(cell.seeds, report)
+                means[row, dataset] = np.einsum("bs,bsq->bq", weights, over_problems[row])
+    for row in scores.rows:
+        own = [means[row, dataset] for dataset in scores.datasets if (row, dataset) in means]
+        if len(own) == len(scores.datasets):
+            means[row, MEAN] = np.mean(own, axis=0)
+    return Replicates(quantities(scores), report.confidence, means)
+
+
+def _over_problems(cells: Mapping[str, Cell], report: Report, dataset: str) -> dict[str, Floats]:
+    """Means over resampled problems, [resamples, seeds, metrics × ks] by row, from one draw for all rows."""
+    stacked = {
+        row: np.concatenate([cell.estimates[metric] for metric in METRICS], axis=2)
+        for row, cell in cells.items()
+    }
+    problems = next(iter(stacked.values())).shape[1]
+    table = np.concatenate([one.transpose(1, 0, 2).reshape(problems, -1) for one in stacked.values()], axis=1)
+    rng = np.random.default_rng([report.seed, zlib.crc32(dataset.encode())])
+    drawn = np.empty((report.resamples, table.shape[1]))
+    for start in range(0, report.resamples, _CHUNK):
+        drawn[start : start + _CHUNK] = _draws(rng, min(_CHUNK, report.resamples - start), problems) @ table
+    ends = np.cumsum([one.shape[0] * one.shape[2] for one in stacked.values()])
+    parts = np.split(drawn, ends[:-1], axis=1)
+    return {
+        row: part.reshape(report.resamples, one.shape[0], one.shape[2])
+        for (row, one), part in zip(stacked.items(), parts, strict=True)
+    }
+
+
+def _seed_weights(seeds: Sequence[int], report: Report) -> Floats:
+    """One draw of the training seeds; rows with the same seeds share it. The base model has no seed."""
+    rng = np.random.default_rng([report.seed, *seeds])
+    return _draws(rng, report.resamples, max(1, len(seeds)))
+
+
+def _draws(rng: np.random.Generator, size: int, of: int) -> Floats:
+    """Weights [size, of] of `of` units drawn with replacement, as shares."""
+    return rng.multinomial(of, np.full(of, 1 / of), size=size) / of
+
+
+# ----------------------------------------------------------------------------------------------- paired tests
+@dataclass(frozen=True)
+class SignedRank:
+    """Wilcoxon's test of one pair of rows on one dataset, with its Holm correction over the datasets."""
+
+    p: float
+    p_holm: float
+    rank_biserial: float
+    zeros: int
+
+
+def signed_ranks(
+    scores: Scores, pairs: Mapping[str, tuple[str, str]], quantity: str
+) -> dict[str, SignedRank]:
+    """Tests of `pairs` (by dataset: policy, reference), corrected over these datasets."""
+    results = {}
+    for dataset, (row, reference) in pairs.items():
+        a, b = (scores.per_problem(one, dataset, quantity) for one in (row, reference))
+        if a is not None and b is not None:
+            test = estimators.wilcoxon_signed_rank(a, b)
+            results[dataset] = (test.p_value, rank_biserial(a - b), len(a) - test.differing)
+    if not results:
+        return {}
+    corrected = estimators.holm([p for p, _, _ in results.values()])
+    return {
+        dataset: SignedRank(p, float(p_holm), effect, zeros)
+        for (dataset, (p, effect, zeros)), p_holm in zip(results.items(), corrected, strict=True)
+    }
+
+
+def rank_biserial(differences: Floats) -> float:
+    """(W+ − W−)/(W+ + W−) over the non-zero differences; 0 where all are zero."""
+    from scipy import stats
+
+    rounded = np.round(differences, 12)  # as in the test itself: rounding noise is no difference
+    nonzero = rounded[rounded != 0]
+    if not len(nonzero):
+        return 0.0
+    ranks = stats.rankdata(np.abs(nonzero))
+    return float((ranks * np.sign(nonzero)).sum() / ranks.sum())
+
+
+def ranking(scores: Scores, rows: Sequence[str], dataset: str, quantity: str) -> list[tuple[str, float]]:
+    """Rows with scores, best first; equal values keep the order of the table."""
+    means = [(row, scores.mean(row, dataset, quantity)) for row in rows]
+    present = [(row, round(value, 12)) for row, value in means if value is not None]
+    return sorted(present, key=lambda item: -item[1])
+
+
+def best_and_second(
+    scores: Scores, rows: Sequence[str], quantity: str, datasets: Sequence[str]
+) -> dict[str, tuple[str, str]]:
+    """By dataset, the best row and the second best: what the paper compares."""
+    ranked = {dataset: ranking(scores, rows, dataset, quantity) for dataset in datasets}
+    return {dataset: (best[0][0], best[1][0]) for dataset, best in ranked.items() if len(best) > 1}
+
+
+# ------------------------------------------------------------------------------------------------------ files
+def statistics_rows(scores: Scores, replicates: Replicates) -> Iterator[dict[str, Any]]:
+    """One row a policy, dataset (or `mean`) and quantity that has scores."""
+    for row, label in scores.labels.items():
+        for dataset in (*scores.datasets, MEAN):
+            if (row, dataset) not in replicates.means:
+                continue
+            cells = [scores.cells[row, one] for one in (scores.datasets if dataset == MEAN else (dataset,))]
+            for quantity in quantities(scores):
+                low, high = replicates.interval(replicates.of(row, dataset, quantity))
+                metric, k = quantity.split("@")
+                yield {
+                    "policy": row,
+                    "label": label,
+                    "dataset": dataset,
+                    "metric": metric,
+                    "k": int(k),
+                    "mean": scores.mean(row, dataset, quantity),
+                    "low": low,
+                    "high": high,
+                    "level": replicates.level,
+                    "problems": sum(cell.estimates["max"].shape[1] for cell in cells),
+                    "samples": scores.n,
+                    "seeds": max(1, min(len(cell.seeds) for cell in cells)),
+                    "mean_tokens": float(np.mean([cell.mean_tokens for cell in cells])),
+                    "truncated": float(np.mean([cell.truncated for cell in cells])),
+                }
+
+
+def paired_rows(scores: Scores, replicates: Replicates, config: Config) -> Iterator[dict[str, Any]]:
+    """Best against second, and every policy against the base model and against GRPO."""
+    grpo = grpo_row(config)
+    for quantity in quantities(scores):
+        places = (*scores.datasets, MEAN)
+        best = best_and_second(scores, scores.rows, quantity, places)
+        yield from _compared(scores, replicates, "best vs second", best, quantity)
+        for reference in (BASE, *([grpo] if grpo else [])):
+            for row in scores.rows:
+                if row not in (BASE, reference):
+                    pairs = dict.fromkeys(places, (row, reference))
+                    yield from _compared(scores, replicates, f"vs {reference}", pairs, quantity)
+
+
+def grpo_row(config: Config) -> str | None:
+    """The row that others are held against: `grpo`, or else the first objective of that type."""
+    of_type = [name for name, objective in config.objectives.items() if objective.type == "grpo"]
+    return "grpo" if "grpo" in of_type else next(iter(of_type), None)
+
+
+def _compared(
+    scores: Scores,
+    replicates: Replicates,
+    comparison: str,
+    pairs: Mapping[str, tuple[str, str]],
+    quantity: str,
+) -> Iterator[dict[str, Any]]:
+    tests = signed_ranks(scores, {d: pair for d, pair in pairs.items() if d != MEAN}, quantity)
+    metric, k = quantity.split("@")
+    for dataset, (row, reference) in pairs.items():
+        if (row, dataset) not in replicates.means or (reference, dataset) not in replicates.means:
+            continue
+        drawn = replicates.of(row, dataset, quantity) - replicates.of(reference, dataset, quantity)
+        means = [scores.mean(one, dataset, quantity) or 0.0 for one in (row, reference)]
+        low, high = replicates.interval(drawn)
+        test = tests.get(dataset)
+        in_mean = scores.datasets if dataset == MEAN else (dataset,)
+        yield {
+            "comparison": comparison,
+            "policy": row,
+            "reference": reference,
+            "dataset": dataset,
+            "metric": metric,
+            "k": int(k),
+            "difference": means[0] - means[1],
+            "low": low,
+            "high": high,
+            "level": replicates.level,
+            "p_wilcoxon": test.p if test else None,
+            "p_wilcoxon_holm": test.p_holm if test else None,
+            "p_bootstrap": bootstrap_p(drawn),
+            "rank_biserial": test.rank_biserial if test else None,
+            "problems": sum(scores.problems(one) for one in in_mean),
+            "zero_differences": test.zeros if test else None,
+            "seeds": max(1, min(len(scores.cells[row, one].seeds) for one in in_mean)),
+        }
+
+
+def bootstrap_p(replicates: Floats) -> float:
+    """Two-sided p of "no difference"; never 0, as one is added to count and total."""
+    rounded = np.round(replicates, 12)
+    tail = min((rounded <= 0).sum(), (rounded >= 0).sum())
+    return min(1.0, 2 * (1 + float(tail)) / (len(replicates) + 1))

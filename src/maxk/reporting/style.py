@@ -1,0 +1,149 @@
+"""The one look of all figures: colours, type, axes, labels, and files that come out byte for byte the same.
+
+A policy has one colour in every figure of an experiment, by its place in the configuration; the base model is
+dark grey and dashed. The palette is Okabe & Ito's (2008), chosen to be told apart with colour vision
+deficiencies, with Tol's (2021) wine, olive and indigo for further policies; beyond those, line styles change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from maxk import files
+from maxk.paths import BASE
+
+BASE_COLOUR = "#333333"
+PALETTE = (
+    "#0072B2",  # blue
+    "#E69F00",  # orange
+    "#009E73",  # green
+    "#CC79A7",  # purple
+    "#D55E00",  # vermilion
+    "#56B4E9",  # sky
+    "#882255",  # wine
+    "#999933",  # olive
+    "#332288",  # indigo
+)
+_DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1)))
+
+_RC: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so figures are the same on every machine
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888888",
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.6,
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "lines.linewidth": 1.4,
+    "legend.frameon": False,
+    "figure.dpi": 100,
+    "savefig.dpi": 200,
+    "pdf.fonttype": 42,  # text stays text
+    "svg.hashsalt": "maxk",
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a policy is drawn, in every figure."""
+
+    colour: str
+    dashes: Any
+    order: int
+
+
+def looks(rows: Sequence[str]) -> dict[str, Look]:
+    """The look of each row; `rows` must be all rows of the experiment, whatever a figure shows of them."""
+    trained = [row for row in rows if row != BASE]
+    found = {BASE: Look(BASE_COLOUR, (0, (4, 1.5)), 0)}
+    for index, row in enumerate(trained):
+        dashes = _DASHES[index // len(PALETTE) % len(_DASHES)]
+        found[row] = Look(PALETTE[index % len(PALETTE)], dashes, index + 1)
+    return found
+
+
+@contextmanager
+def figure(width: float, height: float) -> Iterator[Figure]:
+    """A figure in the shared style (inches). No global state is touched, and no display is needed."""
+    with mpl.rc_context(_RC):
+        yield Figure(figsize=(width, height), layout="constrained")
+
+
+def save(drawn: Figure, paths: Iterable[str]) -> None:
+    """Writes a figure atomically, without dates, so that the same scores give the same bytes."""
+    for path in paths:
+        suffix = path.rsplit(".", 1)[1]
+        nothing = {"pdf": {"CreationDate": None, "ModDate": None}, "svg": {"Date": None}}
+        with files.atomic(path) as temporary:
+            drawn.savefig(temporary, format=suffix, metadata=nothing.get(suffix, {"Software": None}))
+
+
+def log2_axis(ax: Axes, ks: Sequence[int]) -> None:
+    """k on a base-2 logarithmic axis, ticked at every power shown."""
+    ax.set_xscale("log", base=2)
+    ax.set_xlim(ks[0], ks[-1])
+    ax.set_xticks(ks, [str(k) for k in ks])
+    ax.minorticks_off()
+
+
+def label_lines(
+    ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], looks: Mapping[str, Look]
+) -> None:
+    """Names beside the right ends of lines, moved apart vertically where they would overlap.
+
+    `ends` holds the y value of each line at the right edge. Call it when the limits of the axis are final.
+    """
+    if not ends:
+        return
+    low, high = ax.get_ylim()
+    size = ax.get_window_extent().height / ax.get_figure(root=True).dpi * 72  # type: ignore[union-attr]
+    wanted = {row: (y - low) / (high - low) for row, y in ends.items()}
+    placed = spread(wanted, gap=7.6 / size)
+    for row, y in placed.items():
+        leader = {"arrowstyle": "-", "color": looks[row].colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0}
+        ax.annotate(
+            names[row],
+            xy=(1.0, wanted[row]),
+            xytext=(1.035, y),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            va="center",
+            fontsize=6.5,
+            color=looks[row].colour,
+            arrowprops={**leader, "relpos": (0.0, 0.5)},
+            annotation_clip=False,
+        )
+
+
+def spread(wanted: Mapping[str, float], gap: float) -> dict[str, float]:
+    """Positions at least `gap` apart, in the same order, as near to the wanted ones as possible.
+
+    Least squares with y_i − i·gap not decreasing, solved by merging neighbours that overlap (pool adjacent
+    violators).
+    """
+    order = sorted(wanted, key=lambda row: wanted[row])
+    blocks: list[tuple[float, int]] = []  # mean of shifted positions, number of labels
+    for index, row in enumerate(order):
+        blocks.append((wanted[row] - index * gap, 1))
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            (a, m), (b, n) = blocks[-2:]
+            blocks[-2:] = [((a * m + b * n) / (m + n), m + n)]
+    shifted = [mean for mean, number in blocks for _ in range(number)]
+    return {row: shift + index * gap for index, (row, shift) in enumerate(zip(order, shifted, strict=True))}

@@ -1,0 +1,28 @@
+"""`maxk figure NAME …`: figures from scores and training logs, as PNG and PDF.
+
+maxk figure figure1 figure2 training --config results/config.json
+maxk figure all --config results/config.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from maxk import config as configuration
+
+
+def register_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("figure", help="draw figures from scores")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="figure1, figure2, training, … or `all`")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from maxk.reporting import figures
+    from maxk.reporting.load import load
+
+    config = configuration.load(args.config)
+    scores = load(config)
+    for name in list(figures.FIGURES) if "all" in args.names else args.names:
+        figures.write(name, scores, config)
