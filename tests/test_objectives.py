@@ -1,6 +1,8 @@
 """Objectives against enumeration of all subsets, exact gradients of a softmax policy, and values by hand."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -390,6 +392,11 @@ def test_centring_the_exact_weights_shrinks_and_then_reverses_the_gradient():
 
 
 # ---- construction
+def test_metadata_needs_no_torch():
+    code = "import sys, maxk.objective_types; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 def test_registry_and_metadata_name_the_same_types():
     assert set(REGISTRY) == set(OBJECTIVE_TYPES)
     labels = [kind.label for kind in OBJECTIVE_TYPES.values()]

@@ -178,7 +178,7 @@ def recursion(k, normaliser, first, step):
 
 @pytest.mark.parametrize("k", range(2, N))
 def test_appendix_a_recursion(k):
-    """Without i the samples above move down a rank: C(n−1, k) sets, and the weights of rank i−1 (or i), not w_ii."""
+    """Without i the samples above move down a rank: C(n−1, k) sets, and weights by the rank that is left."""
 
     def printed(i):  # w_ii + (i−2)·w_{i,i+1}
         return choose(i - 1, k - 1) + (i - 2) * choose(i - 1, k - 2)
@@ -196,7 +196,7 @@ def test_appendix_a_recursion(k):
 
 @pytest.mark.parametrize("k", range(2, N + 1))
 def test_appendix_a_second_term_is_right_given_its_definition(k):
-    """k/(n(k−1))·b_i^(k−1) is Σ_{I∋i} max_{I∖i}: only its recursion is misprinted, and k = 1 divides by zero."""
+    """k/(n(k−1))·b_i^(k−1) is Σ_{I∋i} max_{I∖i}: only its recursion is misprinted; k = 1 divides by 0."""
     second = [k / (N * (k - 1)) * b for b in subset_sums(k - 1)]
     first = enumeration.subset_maxima(REWARDS, k)
     ours = bon_loo1(torch.tensor([REWARDS], dtype=torch.float64), k)[0].tolist()

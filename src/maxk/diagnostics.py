@@ -79,7 +79,7 @@ def effective_sample_share(log_ratios: Tensor) -> float:
 
 
 def first_order_error(rewards: Tensor, log_ratios: Tensor, k: int) -> float:
-    """Σ|first-order − exact| / Σ|exact| of the leave-one-out advantages: what dropping higher orders of δ costs.
+    """Σ|first-order − exact| / Σ|exact| of leave-one-out advantages: what dropping higher orders of δ costs.
 
     0 where no group has a signal.
     """
