@@ -28,9 +28,7 @@ def parser() -> argparse.ArgumentParser:
         import_module(f"maxk.stages.{stage}").register_parser(subparsers)
     for subparser in subparsers.choices.values():
         if not any(action.dest == "config" for action in subparser._actions):
-            subparser.add_argument(
-                "--config", default="results/config.json", help="the resolved configuration"
-            )
+            subparser.add_argument("--config", default="results/config.json", help="the resolved configuration")
     return top
 
 

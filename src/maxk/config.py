@@ -47,9 +47,7 @@ class Corpus(Section):
     size: Count = Field(76_800, description="Number of (statement, program) pairs.")
     transforms: tuple[Count, ...] = Field((1, 2, 2, 3), description="Transforms a statement, drawn evenly.")
     rare: Fraction = Field(0.25, description="Share of rare phrases for an operation.")
-    readings: Popularity = Field(
-        (0.86, 0.12, 0.02), description="Popularity of the readings of an open operation."
-    )
+    readings: Popularity = Field((0.86, 0.12, 0.02), description="Popularity of the readings of an open operation.")
     bug: Fraction = Field(0.10, description="Chance of a bug in one operation.")
     input_bug: Fraction = Field(0.08, description="Chance of a bug in reading the input.")
     misread: Fraction = Field(1.0, description="Scale of the chance that an explicit qualifier is misread.")
@@ -79,9 +77,7 @@ class PretrainedBase(Section):
     architecture: Architecture = Architecture()
     steps: Count = Field(600, description="Pretraining steps.")
     batch_size: Count = Field(128, description="Sequences a step.")
-    learning_rate: Positive = Field(
-        4e-3, description="Peak learning rate (AdamW, linear warm-up, cosine decay)."
-    )
+    learning_rate: Positive = Field(4e-3, description="Peak learning rate (AdamW, linear warm-up, cosine decay).")
     seed: int = 0
 
 
@@ -105,16 +101,12 @@ class PocketDataset(Section):
         description="Operations without a qualifier: the statement leaves them open and the hidden tests decide."
     )
     rare: Fraction = Field(description="Share of rare phrases for an operation.")
-    readings: Popularity = Field(
-        description="How often hidden tests ask for each reading of an open operation."
-    )
+    readings: Popularity = Field(description="How often hidden tests ask for each reading of an open operation.")
     train: int = Field(0, ge=0, description="Training problems.")
     test: int = Field(0, ge=0, description="Evaluation problems.")
     tests: Count = Field(8, description="Tests a problem: the number of reward levels above zero.")
     seed: int = 0
-    paper: str | None = Field(
-        None, description="The paper's dataset whose role this one plays in the tables."
-    )
+    paper: str | None = Field(None, description="The paper's dataset whose role this one plays in the tables.")
 
 
 Dataset = PocketDataset
@@ -152,16 +144,10 @@ class Training(Section):
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling (paper: 1.0).")
     learning_rate: Positive = Field(5e-6, description="Adam learning rate (paper: 5e-6).")
     warmup_steps: int = Field(0, ge=0, description="Linear warm-up, in optimiser steps; constant afterwards.")
-    kl_coefficient: float = Field(
-        0.01, ge=0, description="β of the KL penalty to the base policy (paper: 0.01)."
-    )
+    kl_coefficient: float = Field(0.01, ge=0, description="β of the KL penalty to the base policy (paper: 0.01).")
     clip: Positive = Field(0.2, description="ε of PPO's clipping (paper: 0.2).")
-    max_grad_norm: Positive = Field(
-        1.0, description="Gradient norm is clipped to this (not stated in the paper)."
-    )
-    iterations: Count = Field(
-        1, description="μ: PPO iterations a generation batch (paper: 3 where off-policy)."
-    )
+    max_grad_norm: Positive = Field(1.0, description="Gradient norm is clipped to this (not stated in the paper).")
+    iterations: Count = Field(1, description="μ: PPO iterations a generation batch (paper: 3 where off-policy).")
     checkpoint_every: Count = Field(
         40, description="Generation batches between checkpoints; a killed job resumes from the last one."
     )
@@ -209,9 +195,7 @@ class Sampling(Section):
     max_tokens: Count = Field(256, description="Token limit of a completion.")
     temperature: Positive = 1.0
     top_p: float = Field(1.0, gt=0, le=1)
-    chunk: Count = Field(
-        256, description="At most so many completions of one problem are generated under one seed."
-    )
+    chunk: Count = Field(256, description="At most so many completions of one problem are generated under one seed.")
     batch_sequences: Count = Field(1024, description="Sequences generated at once.")
     entropy: bool = Field(True, description="Keep each completion's mean token entropy (Figure 2).")
     shards: Count = Field(1, description="Jobs a policy: each takes its share of every dataset's problems.")
@@ -226,9 +210,7 @@ class Verification(Section):
         description="Isolation tier; `auto` takes the strongest that works, `off` is the explicit opt-out.",
     )
     cpu_s: Positive = Field(2.0, description="CPU seconds a test, unless the problem states its own.")
-    memory_mb: Count = Field(
-        512, description="Memory of a program, in MiB, unless the problem states its own."
-    )
+    memory_mb: Count = Field(512, description="Memory of a program, in MiB, unless the problem states its own.")
     output_bytes: Count = Field(1_000_000, description="Output of a test beyond this is `output_limit`.")
     workers: Count = Field(1, description="Grading processes a job; not part of a result's identity.")
 
@@ -322,8 +304,8 @@ class Config(Section):
                 yield f"{where}: {objective.type} has no gradient at k = n = {k}; choose k < n"
         if objective.kind.off_policy and training.iterations < 2:
             yield (
-                f"{where}: {objective.type} corrects for off-policy samples, but iterations={training.iterations} makes "
-                f"none; set {where}.training.iterations to 2 or more (paper: 3)"
+                f"{where}: {objective.type} corrects for off-policy samples, but iterations={training.iterations} "
+                f"makes none; set {where}.training.iterations to 2 or more (paper: 3)"
             )
         if "datasets" in objective.training:
             yield from self._dataset_contradictions(training.datasets, f"{where}.training.datasets")
@@ -489,9 +471,7 @@ def reference() -> str:
         lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
         required = node.get("required", [])
         for key, value in node["properties"].items():
-            default = (
-                "required" if key in required else f"`{json.dumps(value.get('default'), ensure_ascii=False)}`"
-            )
+            default = "required" if key in required else f"`{json.dumps(value.get('default'), ensure_ascii=False)}`"
             if "$ref" in value or "$ref" in str(value.get("default", "")):
                 default = "see below"
             lines.append(f"| `{key}` | {_type_name(value)} | {default} | {value.get('description', '')} |")

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import platform
+import warnings
 from importlib import metadata
 from typing import Any
 
 from maxk.config import Config
 
 _RECORDED = ("maxk", "torch", "transformers", "trl", "numpy", "vllm")
+
+
+def quiet_libraries() -> None:
+    """Keeps other libraries' bars and deprecation notes out of the progress that our stages report."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
 
 
 def versions() -> dict[str, str]:
@@ -27,9 +36,7 @@ def grader_options(config: Config) -> dict[str, Any]:
     from maxk.verification import Limits, VerdictCache
 
     verification = config.verification
-    limits = Limits(
-        cpu_s=verification.cpu_s, memory_mb=verification.memory_mb, output_bytes=verification.output_bytes
-    )
+    limits = Limits(cpu_s=verification.cpu_s, memory_mb=verification.memory_mb, output_bytes=verification.output_bytes)
     return {
         "limits": limits,
         "workers": verification.workers,

@@ -88,9 +88,7 @@ def digest(path: str | Path) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ parquet
-def write_table(
-    path: str | Path, columns: Mapping[str, Sequence[Any]], schema: pa.Schema, source: Provenance
-) -> None:
+def write_table(path: str | Path, columns: Mapping[str, Sequence[Any]], schema: pa.Schema, source: Provenance) -> None:
     """Writes columns of `schema` with their provenance, atomically."""
     metadata = {_PROVENANCE_KEY: canonical(dataclasses.asdict(source)).encode()}
     table = pa.table(dict(columns), schema=schema).replace_schema_metadata(metadata)
@@ -103,9 +101,7 @@ def read_table(path: str | Path, schema: pa.Schema) -> pa.Table:
     table = _opened(path).read()
     for field in schema:
         if field.name not in table.column_names:
-            raise UserError(
-                f"{path}: column {field.name!r} ({field.type}) is missing; delete the file and run again"
-            )
+            raise UserError(f"{path}: column {field.name!r} ({field.type}) is missing; delete the file and run again")
         got = table.schema.field(field.name).type
         if got != field.type:
             raise UserError(
@@ -134,9 +130,7 @@ def _opened(path: str | Path) -> pq.ParquetFile:
 # ------------------------------------------------------------------------------------------------ records
 def write_problems(path: str | Path, problems: Sequence[Problem], source: Provenance) -> None:
     columns = {
-        name: [getattr(problem, name) for problem in problems]
-        for name in records.PROBLEM.names
-        if name != "tests"
+        name: [getattr(problem, name) for problem in problems] for name in records.PROBLEM.names if name != "tests"
     }
     columns["tests"] = [[test._asdict() for test in problem.tests] for problem in problems]
     write_table(path, columns, records.PROBLEM, source)

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,16 +121,17 @@ class MlflowRun(Run):
         from mlflow.entities import Param
 
         flat = {name: str(value)[:500] for name, value in _flatten(params)}
-        self._try(
-            lambda: self._client.log_batch(self._run_id, params=[Param(*item) for item in flat.items()])
-        )
+        self._try(lambda: self._client.log_batch(self._run_id, params=[Param(*item) for item in flat.items()]))
 
     def metrics(self, metrics: Mapping[str, float | None], step: int = 0) -> None:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
+        # MLflow's names admit no `@`: max@k becomes max_at_k.
         finite = {
-            name: value for name, value in metrics.items() if value is not None and math.isfinite(value)
+            name.replace("@", "_at_"): value
+            for name, value in metrics.items()
+            if value is not None and math.isfinite(value)
         }
         self._pending += [Metric(name, float(value), now, step) for name, value in finite.items()]
         if time.monotonic() - self._flushed >= FLUSH_EVERY_S:
@@ -158,9 +160,7 @@ class MlflowRun(Run):
         self._flushed = time.monotonic()
         while self._pending:
             batch, self._pending = self._pending[:1000], self._pending[1000:]
-            self._try(
-                lambda batch=batch: self._client.log_batch(self._run_id, metrics=batch), weight=len(batch)
-            )
+            self._try(partial(self._client.log_batch, self._run_id, metrics=batch), weight=len(batch))
 
     def _try(self, call: Callable[[], Any], weight: int = 1) -> None:
         """A lost record is a pity, a lost training run a disaster: failures are counted and told, never raised."""
@@ -168,9 +168,7 @@ class MlflowRun(Run):
             call()
         except Exception as error:
             if not self._lost:
-                print(
-                    f"tracking: a record was not kept ({_first_line(error)}); work goes on", file=sys.stderr
-                )
+                print(f"tracking: a record was not kept ({_first_line(error)}); work goes on", file=sys.stderr)
             self._lost += weight
 
 
@@ -198,17 +196,16 @@ def _open(config: Config, stage: str, of: Mapping[str, str]) -> Run:
 def _unfinished(client: Any, where: Mapping[str, str], job: str) -> str | None:
     """The run that a killed earlier try of this job left open."""
     query = f"tags.`{_JOB_TAG}` = '{job}' and tags.`{_PARENT_TAG}` = '{where['run_id']}'"
-    runs = client.search_runs(
-        [where["experiment_id"]], f"{query} and attributes.status != 'FINISHED'", max_results=1
-    )
+    runs = client.search_runs([where["experiment_id"]], f"{query} and attributes.status != 'FINISHED'", max_results=1)
     return runs[0].info.run_id if runs else None
 
 
 def _client(uri: str) -> Any:
     """A client, with MLflow's and Alembic's chatter about migrations kept from the terminal."""
-    for name in ("mlflow", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
     from mlflow import MlflowClient
+
+    for name in ("mlflow", "alembic"):  # after the import, which sets them up
+        logging.getLogger(name).setLevel(logging.WARNING)
 
     return MlflowClient(uri)
 

@@ -46,9 +46,7 @@ def seed_of(*parts: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def requests(
-    problems: Sequence[Problem], prompts: Sequence[str], policy: str, config: Sampling
-) -> list[Request]:
+def requests(problems: Sequence[Problem], prompts: Sequence[str], policy: str, config: Sampling) -> list[Request]:
     """The requests that give every problem its `config.n` completions."""
     return [
         Request(

@@ -36,13 +36,9 @@ class TransformersBackend:
         self.config = config
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         if self.device.type == "cpu":
-            torch.set_num_threads(
-                1
-            )  # for small models threads cost more than they give; jobs run side by side
+            torch.set_num_threads(1)  # for small models threads cost more than they give; jobs run side by side
         dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
-        self.tokenizer = AutoTokenizer.from_pretrained(
-            policy.model, revision=policy.revision, padding_side="left"
-        )
+        self.tokenizer = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision, padding_side="left")
         model = AutoModelForCausalLM.from_pretrained(policy.model, revision=policy.revision, dtype=dtype)
         self.model = model.to(self.device).eval()
 
@@ -121,9 +117,7 @@ class _EntropyMeter(LogitsProcessor):
 class _ExponentialRace(LogitsProcessor):
     """Perturbs logits so that their argmax is a sample, each request from its own generator."""
 
-    def __init__(
-        self, batch: Sequence[Request], width: int, stop_tokens: torch.Tensor, device: torch.device
-    ) -> None:
+    def __init__(self, batch: Sequence[Request], width: int, stop_tokens: torch.Tensor, device: torch.device) -> None:
         self.stop_tokens = stop_tokens
         self.counts = [r.count for r in batch]
         self.generators = [torch.Generator(device).manual_seed(r.seed) for r in batch]
@@ -131,7 +125,7 @@ class _ExponentialRace(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         noise = torch.empty_like(scores, dtype=torch.float32)
-        for rows, generator in zip(noise.split(self.counts), self.generators, strict=True):
+        for rows, generator in zip(torch.split(noise, self.counts), self.generators, strict=True):
             rows.exponential_(generator=generator)
         return scores.float() - noise.log()
 

@@ -24,9 +24,7 @@ def run(args: argparse.Namespace) -> None:
         settings = config.settings("base")
         run.params(settings)
         model, revision = _model(config, run)
-        policy = Policy(
-            BASE, config.label(BASE), model, revision, {"settings": settings}, environment.versions()
-        )
+        policy = Policy(BASE, config.label(BASE), model, revision, {"settings": settings}, environment.versions())
         files.write_policy(config.layout.policy(BASE), policy)
         run.artifact(config.layout.policy(BASE))
 
@@ -36,6 +34,7 @@ def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
         return config.base.model, config.base.revision
     from maxk.training.pretrain import pretrain
 
+    environment.quiet_libraries()
     folder = Path(config.layout.policy(BASE)).parent / "model"
     for step, loss in pretrain(config.base, config.prompt, folder)["loss"]:
         run.metrics({"loss": loss}, step=step)

@@ -59,6 +59,7 @@ def _sample(config: Config, policy: Policy, problems: list[Problem]) -> dict[str
 
     from maxk import prompts, sampling
 
+    environment.quiet_libraries()
     tokenizer = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision)
     rendered = [prompts.render(problem.statement, config.prompt, tokenizer) for problem in problems]
     requests = sampling.requests(problems, rendered, policy.name, config.sampling)

@@ -48,15 +48,11 @@ def train(config: Config, objective: str, seed: int, run: tracking.Run) -> Polic
     training = config.training_of(objective)
     base = files.read_policy(layout.policy(BASE))
     data = {dataset: layout.problems(dataset) for dataset in training.datasets}
-    lineage = {
-        "settings": settings,
-        "seed": seed,
-        "base": files.digest_of(base.lineage),
-        "data": {dataset: files.digest(path) for dataset, path in data.items()},
-    }
+    digests = {dataset: files.digest(path) for dataset, path in data.items()}
+    lineage = {"settings": settings, "seed": seed, "base": files.digest_of(base.lineage), "data": digests}
     run.params({**settings, "seed": seed})
     for dataset, path in data.items():
-        run.dataset(dataset, path, lineage["data"][dataset], context="training")
+        run.dataset(dataset, path, digests[dataset], context="training")
 
     problems = [problem for path in data.values() for problem in files.read_problems(path, "train")]
     folder = Path(layout.policy(name)).parent
@@ -87,14 +83,14 @@ def _optimise(
     from maxk.training.trainer import MaxkTrainer, arguments
     from maxk.verification import Grader
 
+    environment.quiet_libraries()
     training = config.training_of(objective)
     if not torch.cuda.is_available():
         torch.set_num_threads(1)  # for small models threads cost more than they give; jobs run side by side
     checkpoints = folder / "checkpoints" / lineage
     tokenizer = AutoTokenizer.from_pretrained(base.model, revision=base.revision, padding_side="left")
     rows = [
-        {"prompt": prompts.render(p.statement, config.prompt, tokenizer), "problem_id": p.problem_id}
-        for p in problems
+        {"prompt": prompts.render(p.statement, config.prompt, tokenizer), "problem_id": p.problem_id} for p in problems
     ]
     stop = StopOnSignal(training.iterations)
     with Grader(**environment.grader_options(config)) as grader:

@@ -14,7 +14,7 @@ from maxk.progress import Progress
 from maxk.tracking import Run
 
 
-class MetricsLog(TrainerCallback):  # type: ignore[misc]
+class MetricsLog(TrainerCallback):
     """One JSON line an optimiser step in `metrics.jsonl`, mirrored to the tracker.
 
     A resumed run first drops the lines after its checkpoint, so that the file is that of an undisturbed run.
@@ -23,9 +23,7 @@ class MetricsLog(TrainerCallback):  # type: ignore[misc]
     def __init__(self, path: Path, run: Run) -> None:
         self._path, self._run = path, run
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         kept = [line for line in self._lines() if json.loads(line)["step"] <= state.global_step]
         self._path.write_text("".join(kept), encoding="utf-8")
 
@@ -37,33 +35,27 @@ class MetricsLog(TrainerCallback):  # type: ignore[misc]
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        if not logs or "reward" not in logs:  # the closing summary is no step
+        if not logs or "train_runtime" in logs:  # the closing summary is no step
             return
         with self._path.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps({"step": state.global_step, **logs}) + "\n")
-        self._run.metrics(
-            {name: v for name, v in logs.items() if isinstance(v, int | float)}, step=state.global_step
-        )
+        self._run.metrics({name: v for name, v in logs.items() if isinstance(v, int | float)}, step=state.global_step)
 
     def _lines(self) -> list[str]:
         """Whole lines only: a killed run can leave half a line."""
         if not self._path.exists():
             return []
-        return [
-            line for line in self._path.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")
-        ]
+        return [line for line in self._path.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")]
 
 
-class ProgressLine(TrainerCallback):  # type: ignore[misc]
+class ProgressLine(TrainerCallback):
     """Steps done, with the current reward and KL."""
 
     def __init__(self, label: str) -> None:
         self._label, self._status = label, ""
         self._progress: Progress | None = None
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._progress = Progress(state.max_steps, self._label)
         self._progress.done = state.global_step
 
@@ -78,20 +70,16 @@ class ProgressLine(TrainerCallback):  # type: ignore[misc]
         if logs and logs.get("reward") is not None:
             self._status = f"reward {logs['reward']:.3f}, KL {logs.get('kl') or 0.0:.3f}"
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self._progress is not None:
             self._progress.advance(status=self._status)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self._progress is not None:
             self._progress.__exit__()
 
 
-class StopOnSignal(TrainerCallback):  # type: ignore[misc]
+class StopOnSignal(TrainerCallback):
     """On SIGTERM (preemption, a cancelled job): finish the generation batch, save a checkpoint and stop.
 
     Stopping inside a batch's PPO iterations would make the resumed run draw other samples.
@@ -105,9 +93,7 @@ class StopOnSignal(TrainerCallback):  # type: ignore[misc]
     def _receive(self, *_: Any) -> None:
         self.received = True
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self.received and state.global_step % self._iterations == 0:
             control.should_save = True
             control.should_training_stop = True

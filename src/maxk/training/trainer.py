@@ -9,10 +9,11 @@ Three overrides, no copied parent code:
    possible because a micro-batch holds whole groups: TRL shuffles single sequences over micro-batches, and
    `_prepare_inputs` puts the groups together again.
 
-What differs from TRL's defaults, to follow the paper (Sections 3.1 and 4.4): loss_type "grpo" (mean over a completion's
-tokens, then over completions; TRL: "dapo"), β = 0.01 without importance weights on the KL term (TRL: 0, with), learning
-rate from the config (TRL: 1e-6), constant after warm-up, no weight decay, and `num_iterations` from the config.
-Clipping acts on token-level ratios, as in TRL and GRPO; the objective's own ratios are those of whole completions.
+What differs from TRL's defaults, to follow the paper (Sections 3.1 and 4.4): loss_type "grpo" (mean over a
+completion's tokens, then over completions; TRL: "dapo"), β = 0.01 without importance weights on the KL term (TRL: 0,
+with), learning rate from the config (TRL: 1e-6), constant after warm-up, no weight decay, and `num_iterations` from
+the config. Clipping acts on token-level ratios, as in TRL and GRPO; the objective's own ratios are those of whole
+completions.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
 from maxk.config import Training
+from maxk.diagnostics import diagnose
 from maxk.objectives import Objective
 
 
@@ -57,24 +59,23 @@ def arguments(config: Training, folder: Path, seed: int, problems: int) -> GRPOC
         bf16=torch.cuda.is_available(),
         gradient_checkpointing=False,
         logging_steps=1,
-        # A checkpoint falls between generation batches, so that a resumed run draws the batches it would have drawn.
+        # Between generation batches, so that a resumed run draws what it would have drawn.
         save_steps=config.checkpoint_every * config.iterations,
         save_total_limit=2,
+        dataloader_pin_memory=torch.cuda.is_available(),
         report_to=[],
         disable_tqdm=True,
     )
 
 
-class MaxkTrainer(GRPOTrainer):  # type: ignore[misc]
+class MaxkTrainer(GRPOTrainer):
     """GRPOTrainer whose advantages come from `objective`."""
 
     def __init__(self, *args: Any, objective: Objective, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.objective = objective
         self._gathered_rewards: Tensor  # [groups of all processes, n], of the last generation batch
-        self._renewing: dict[str, Any] | None = (
-            None  # the micro-batch whose advantages the next forward pass renews
-        )
+        self._renewing: dict[str, Any] | None = None  # the micro-batch whose advantages the next forward pass renews
 
     @property
     def progress(self) -> float:
@@ -94,7 +95,7 @@ class MaxkTrainer(GRPOTrainer):  # type: ignore[misc]
             return output
         advantages = self.objective(self._gathered_rewards, progress=self.progress).flatten()
         self._replace_logged_advantages(advantages)
-        self._log_groups(self._gathered_rewards)
+        self._log_diagnostics(self._gathered_rewards)
         first = self.accelerator.process_index * len(inputs)
         local = slice(first, first + len(inputs))
         output["advantages"] = advantages[local]
@@ -111,12 +112,12 @@ class MaxkTrainer(GRPOTrainer):  # type: ignore[misc]
 
     # ---- off-policy: groups whole in a micro-batch, ratios from the loss's own forward pass
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
-        before = self._buffered_inputs
+        buffered: list[dict[str, Any]] | None = self._buffered_inputs
         inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
-        if not self.model.training or not self.objective.kind.off_policy or self._buffered_inputs is before:
+        if not self.model.training or not self.objective.kind.off_policy or self._buffered_inputs is buffered:
             return inputs
-        self._buffered_inputs = _regrouped(self._buffered_inputs)
-        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+        self._buffered_inputs = regrouped = _regrouped(self._buffered_inputs)
+        return regrouped[self._step % self.args.steps_per_generation]
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         renew = self.objective.kind.off_policy and self.model.training and "old_per_token_logps" in inputs
@@ -124,7 +125,8 @@ class MaxkTrainer(GRPOTrainer):  # type: ignore[misc]
         if not renew:
             self._renewing = None
         try:
-            return super()._compute_loss(model, inputs)
+            loss: Tensor = super()._compute_loss(model, inputs)
+            return loss
         finally:
             self._renewing = None
 
@@ -139,19 +141,11 @@ class MaxkTrainer(GRPOTrainer):  # type: ignore[misc]
         log_ratios = ((per_token_logps - inputs["old_per_token_logps"]) * inputs["completion_mask"]).sum(-1)
         log_ratios, rewards = (x.view(-1, self.num_generations) for x in (log_ratios, inputs["rewards"]))
         inputs["advantages"] = self.objective(rewards, log_ratios, progress=self.progress).flatten()
-        self._log_ratios(rewards, log_ratios)
+        self._log_diagnostics(rewards, log_ratios)
 
-    # ---- diagnostics
-    def _log_groups(self, rewards: Tensor) -> None:
-        self._log_means({"max_at_n": rewards.nan_to_num(0.0).amax(1).mean().item()})
-
-    def _log_ratios(self, rewards: Tensor, log_ratios: Tensor) -> None:
-        self._log_means(
-            {"ratio/max": log_ratios.exp().max().item(), "ratio/min": log_ratios.exp().min().item()}
-        )
-
-    def _log_means(self, metrics: dict[str, float]) -> None:
-        for name, value in metrics.items():
+    def _log_diagnostics(self, rewards: Tensor, log_ratios: Tensor | None = None) -> None:
+        sizes = (1, self.num_generations) if log_ratios is None else ()
+        for name, value in diagnose(self.objective, rewards, log_ratios, sizes, self.progress).items():
             self._metrics["train"][name].append(value)
 
 
