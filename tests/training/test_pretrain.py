@@ -1,0 +1,157 @@
+"""The pocket base model: an exact tokenizer, a model that learns, an ordinary folder, the same for the same
+seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from maxk.config import Corpus, PretrainedBase, Prompt
+from maxk.data.pocket import corpus
+from maxk.errors import UserError
+from maxk.training import pretrain as module
+from maxk.training.pretrain import pretrain
+
+SMALL = PretrainedBase.model_validate(
+    {
+        "source": "pretrain",
+        "corpus": {"size": 1500},
+        "architecture": {"hidden_size": 32, "layers": 1, "heads": 2, "intermediate_size": 64, "vocabulary": 250},
+        "steps": 60,
+        "batch_size": 32,
+        "learning_rate": 1e-2,
+    }
+)
+PROMPT = Prompt(template="# {statement}\n")
+UNSEEN = corpus(Corpus(size=400), seed=123)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("base") / "model"
+    return folder, pretrain(SMALL, PROMPT, folder)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(made: tuple[Path, dict[str, Any]]) -> Any:
+    return AutoTokenizer.from_pretrained(made[0])
+
+
+def test_loss_falls(made: tuple[Path, dict[str, Any]]) -> None:
+    steps, losses = zip(*made[1]["loss"], strict=True)
+    assert steps == tuple(range(3, 61, 3))
+    assert losses[-1] < 0.6 * losses[0]
+
+
+def test_folder_is_an_ordinary_one_and_generates(made: tuple[Path, dict[str, Any]], tokenizer: Any) -> None:
+    model = AutoModelForCausalLM.from_pretrained(made[0])
+    assert model.num_parameters() == made[1]["parameters"]
+    assert (model.generation_config.eos_token_id, model.generation_config.pad_token_id) == (
+        tokenizer.eos_token_id,
+        tokenizer.pad_token_id,
+    )
+    assert tokenizer.padding_side == "left"
+    assert len(tokenizer) == made[1]["vocabulary"] == 250
+    batch = tokenizer(["# sort, show\n", "# sort down, shift 2 left, show\n"], return_tensors="pt", padding=True)
+    written = model.generate(**batch, max_new_tokens=8, do_sample=False)
+    assert tokenizer.decode(written[0], skip_special_tokens=True).startswith("# sort, show\na = ")
+
+
+def test_left_padding_does_not_change_what_the_model_says(made: tuple[Path, dict[str, Any]], tokenizer: Any) -> None:
+    model = AutoModelForCausalLM.from_pretrained(made[0])
+    alone = tokenizer(["# sort\n"], return_tensors="pt")
+    padded = tokenizer(["# sort\n", "# sort down, shift 2 left, show\n"], return_tensors="pt", padding=True)
+    one, two = model.generate(**alone, max_new_tokens=6), model.generate(**padded, max_new_tokens=6)
+    assert tokenizer.decode(one[0], skip_special_tokens=True) == tokenizer.decode(two[0], skip_special_tokens=True)
+
+
+@given(st.sampled_from(UNSEEN))
+def test_programs_and_prompts_survive_the_tokenizer(tokenizer: Any, pair: tuple[str, str]) -> None:
+    statement, program = pair
+    for text in (program, f"# {statement}\n", program + "\n"):
+        assert tokenizer.decode(tokenizer(text).input_ids, skip_special_tokens=True) == text
+
+
+@settings(max_examples=200)
+@given(st.text(alphabet="a =[]()xfor in%*+:\n12,", max_size=60))
+def test_any_spacing_survives_the_tokenizer(tokenizer: Any, text: str) -> None:
+    """Runs of spaces, spaces before brackets and blank lines: nothing is tidied up."""
+    assert tokenizer.decode(tokenizer(text).input_ids, skip_special_tokens=True) == text
+
+
+def test_no_token_spans_a_line_break(tokenizer: Any) -> None:
+    line_break = tokenizer("\n").input_ids
+    assert len(line_break) == 1
+    assert tokenizer("x\ny").input_ids == [*tokenizer("x").input_ids, *line_break, *tokenizer("y").input_ids]
+
+
+def test_model_learns_the_program_after_the_templated_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs are prompt, program, end; labels are program, end; the rest carries no loss."""
+    seen: list[module.Batch] = []
+
+    def keep(_: Any, data: module.Batch, *__: Any) -> list[tuple[int, float]]:
+        seen.append(data)
+        return []
+
+    monkeypatch.setattr(module, "_train", keep)
+    pretrain(SMALL, PROMPT, tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    [data] = seen
+    for row, (statement, program) in enumerate(corpus(SMALL.corpus, SMALL.seed)[:50]):
+        inputs, labels = data.inputs[row], data.labels[row]
+        written = labels[labels != module.IGNORED]
+        assert tokenizer.decode(written) == program + module.END
+        whole = inputs[inputs != tokenizer.pad_token_id]
+        assert tokenizer.decode(whole) == f"# {statement}\n{program}{module.END}"
+        prompt_ids = tokenizer(f"# {statement}\n").input_ids  # the very ids that generation will start from
+        assert inputs[: len(prompt_ids)].tolist() == prompt_ids
+
+
+def test_every_pass_sees_every_pair_once_and_cuts_no_token() -> None:
+    inputs = torch.arange(1, 101).unsqueeze(1).repeat(1, 12)
+    labels = torch.full((100, 12), module.IGNORED)
+    for row in range(100):
+        labels[row, 2 : 4 + row % 9] = 7
+    batches = module._batches(module.Batch(inputs, labels), 7)
+    some, ids = [next(batches) for _ in range(15)], []
+    for batch in some:
+        ids += batch.inputs[:, 0].tolist()
+        lengths = [4 + (int(row) - 1) % 9 for row in batch.inputs[:, 0]]
+        assert batch.inputs.shape[1] == max(lengths)
+    assert sorted(ids) == list(range(1, 101))
+
+
+def test_seed_decides_every_byte(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    """Also what the process did with the global random state and the thread count before does not matter."""
+    torch.manual_seed(999)
+    before = torch.get_rng_state()
+    again = pretrain(SMALL, PROMPT, tmp_path / "again")
+    assert torch.equal(torch.get_rng_state(), before)
+    other = pretrain(SMALL.model_copy(update={"seed": 1}), PROMPT, tmp_path / "other")
+    assert again == made[1] != other
+    for name in ("model.safetensors", "tokenizer.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (made[0] / name).read_bytes()
+        assert (tmp_path / "other" / name).read_bytes() != (made[0] / name).read_bytes()
+
+
+def test_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    with pytest.raises(FileNotFoundError), module.atomic_folder(folder) as temporary:
+        (temporary / "missing" / "weights").write_text("half")
+    assert list(tmp_path.iterdir()) == []
+    for content in ("old", "new"):
+        with module.atomic_folder(folder) as temporary:
+            (temporary / "weights").write_text(content)
+    assert (folder / "weights").read_text() == "new"
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_chat_template_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"prompt\.chat"):
+        pretrain(SMALL, Prompt(chat=True), tmp_path / "model")
