@@ -58,9 +58,7 @@ def z_scores(values):
 @given(groups())
 def test_loo1_enumerated(group):
     rewards, _, k = group
-    assert advantages("bon_loo1", rewards, k=k) == approx(
-        enumeration.leave_one_out(rewards, [1] * len(rewards), k)
-    )
+    assert advantages("bon_loo1", rewards, k=k) == approx(enumeration.leave_one_out(rewards, [1] * len(rewards), k))
 
 
 @given(groups())
@@ -110,9 +108,7 @@ def test_offpolicy_enumerated(first, second):
     )
     signal = np.ptp(rewards, axis=1, keepdims=True) > 0
     rms = math.sqrt(((on_policy - on_policy.mean(axis=1, keepdims=True)) ** 2).mean())
-    expected = (
-        (weighted - weighted.mean(axis=1, keepdims=True)) / rms * signal if rms > 1e-12 else 0 * weighted
-    )
+    expected = (weighted - weighted.mean(axis=1, keepdims=True)) / rms * signal if rms > 1e-12 else 0 * weighted
     got = make({"type": "bon_offpolicy", "k": k})(tensor(rewards), tensor(log_ratios))
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
 
@@ -290,7 +286,7 @@ def prefix_oracle(rewards, log_ratios, k):
 
 @pytest.mark.parametrize("drift", [0.0, 0.2, 5.0])
 @pytest.mark.parametrize(
-    ("n", "k"), [(8, 8), (64, 8), (1024, 1), (1024, 8), (1024, 100), (1024, 512), (1024, 1024)]
+    ("n", "k"), [(8, 8), (64, 8), (1024, 1), (1024, 8), (1024, 32), (1024, 100), (1024, 512), (1024, 1024)]
 )
 def test_large_groups_and_drifts(n, k, drift):
     rng = np.random.default_rng(n + k)
@@ -304,6 +300,13 @@ def test_large_groups_and_drifts(n, k, drift):
     np.testing.assert_allclose(np.minimum(double, 1e300), np.minimum(expected, 1e300), rtol=1e-9, atol=1e-300)
     single = objective(tensor(rewards[None]).float(), tensor(log_ratios[None]).float())[0].double().numpy()
     np.testing.assert_allclose(np.minimum(single, 1e38), np.minimum(expected, 1e38), rtol=1e-4, atol=1e-37)
+
+
+def test_a_group_whose_ratios_are_all_zero():
+    rewards, log_ratios = torch.tensor([[0.0, 0.5, 1.0]]), torch.full((1, 3), -math.inf)
+    for name in OFF_POLICY:
+        parameters = UNCLAMPED if "clamp_log_ratio" in OBJECTIVE_TYPES[name].parameters else {}
+        assert make({"type": name, "k": 2, **parameters})(rewards, log_ratios).isfinite().all()
 
 
 def test_drift_beyond_any_float_saturates_and_is_never_nan():

@@ -73,13 +73,13 @@ class Objective:
         never NaN.
         """
         n = _group_size(rewards, log_ratios)
+        arguments = dict(self.parameters)
+        if self.k is not None:
+            arguments["k"] = _checked(self.k(progress), n)
         advantages = torch.zeros_like(rewards)
         graded = ~rewards.isnan().any(dim=1)
         if n == 1 or not graded.any():
             return advantages
-        arguments = dict(self.parameters)
-        if self.k is not None:
-            arguments["k"] = _checked(self.k(progress), n)
         if self.kind.off_policy:
             given = torch.zeros_like(rewards) if log_ratios is None else log_ratios.to(rewards.device)
             arguments["log_ratios"] = given[graded].double()
@@ -159,15 +159,15 @@ def bon_mean(rewards: Tensor, k: int) -> Tensor:
 def bon_loo1(rewards: Tensor, k: int) -> Tensor:
     """A_i = C(n,k)⁻¹ Σ_{I∋i} (max_I r − max_{I∖i} r) (paper, Appendix A; Walder & Karkhanis 2025).
 
-    What i adds to the subsets it is in. With rewards ascending, r_(0) = 0, max_I r − max_{I∖i} r sums the
-    steps r_(t) − r_(t−1) that lie below i and above the rest of I, and the rest lies below step t in C(t−1,
-    k−1) ways:
+    What i adds to the subsets it is in. With rewards ascending and r_(0) = 0, max_I r − max_{I∖i} r is the sum
+    of the steps r_(t) − r_(t−1), t ≤ i, that lie above the rest of I. The rest lies below step t, among the
+    first t−1 members, in C(t−1, k−1) ways:
 
         A_(i) = C(n,k)⁻¹ Σ_{t≤i} (r_(t) − r_(t−1))·C(t−1, k−1).
 
     Unbiased on-policy for ∇max@k. Raw, ≥ 0. All-equal groups give 0 for k ≥ 2. k = 1 has no rest to compare
-    with: A_i = r_i/n, REINFORCE without baseline. k = n rewards only a unique best, by its lead over the
-    second. O(n).
+    with: A_i = r_i/n, REINFORCE without baseline, in all-equal groups too. k = n rewards only a unique best, by
+    its lead over the second. O(n).
     """
     ascending, order = rewards.sort(dim=1)
     return _unsort((_steps(ascending) * best_of_k_weights(rewards, k)).cumsum(dim=1), order)
@@ -179,10 +179,9 @@ def bon_loo2(rewards: Tensor, k: int) -> Tensor:
         A_i = (k/n)·(n−1)⁻¹ Σ_{j≠i} mean_J [max(r_i, max_J r) − max(r_j, max_J r)], J ⊆ [n]∖{i,j}, |J| = k−1.
 
     The baseline is the mean of the others' worth measured without i, hence unbiased; exchanging i and j flips
-    the sign, so advantages sum to exactly 0. These are the properties that MaxPO (arXiv 2606.06080) states
-    for its leave-two-out baseline; its abstract was at hand, not its formula, so this is our derivation of
-    it. The sum collapses: the baseline is max@k of the group without i, and with M = max@k = mean of
-    (n/k)·r̃,
+    the sign, so advantages sum to 0. These are the properties that MaxPO (arXiv 2606.06080) states for its
+    leave-two-out baseline; its abstract was at hand, not its formula, so this is our derivation of it. The sum
+    collapses, because the baseline is max@k of the group without i:
 
         A_i = n/(n−k) · (r̃_i − mean r̃).
 
@@ -205,11 +204,11 @@ def bon_offpolicy_exact(rewards: Tensor, log_ratios: Tensor, k: int, clamp_log_r
 
         A_(i) = C(n,k)⁻¹ Σ_{t≤i} (r_(t) − r_(t−1))·e_{k−1}(ρ_(1), …, ρ_(t−1)).
 
-    i's own ratio is left out because PPO's surrogate multiplies by it: with sequence-level ratios Σ_i ρ_i A_i
-    ∇log π_i is unbiased for ∇max@k at any drift. log ρ is clamped to ±`clamp_log_ratio` (None: not), which
-    bounds the variance and costs bias beyond it. Raw, ≥ 0, not centred: subtracting a group mean from
-    off-policy weights shrinks and then reverses the gradient as ratios spread. Degenerate cases and k = 1, n
-    as `bon_loo1`, to which it is equal at ρ = 1. O(n·k).
+    i's own ratio is left out because PPO's surrogate multiplies by it: with sequence-level ratios the gradient
+    Σ_i ρ_i A_i ∇log π_i is unbiased for ∇max@k at any drift. log ρ is clamped to ±`clamp_log_ratio` (None: not),
+    which bounds the variance and costs bias beyond it. Raw, ≥ 0, not centred: subtracting a group mean from
+    off-policy weights shrinks and then reverses the gradient as ratios spread. Equal to `bon_loo1` at ρ = 1,
+    with the same degenerate cases. O(n·k).
     """
     ascending, order = rewards.sort(dim=1)
     log_rho = _clamped(log_ratios, clamp_log_ratio).gather(1, order)
@@ -362,7 +361,9 @@ def _zero_where_equal(values: Tensor, rewards: Tensor) -> Tensor:
 
 
 def _clamped(log_ratios: Tensor, limit: float | None) -> Tensor:
-    return log_ratios if limit is None else log_ratios.clamp(-limit, limit)
+    """Log-ratios within ±limit; without a limit within ±10⁴, which keeps −inf (ρ = 0) from becoming NaN."""
+    limit = 1e4 if limit is None else limit
+    return log_ratios.clamp(-limit, limit)
 
 
 def _group_size(rewards: Tensor, log_ratios: Tensor | None) -> int:
