@@ -30,8 +30,7 @@ def max_at_k(rewards: Sequence[float], k: int) -> float:
 def over_subsets(n: int, k: int, term: Callable[[int, tuple[int, ...]], float]) -> list[float]:
     """C(n,k)⁻¹ Σ_{I∋i} term(i, I∖i) for every i."""
     return [
-        math.fsum(term(i, tuple(j for j in subset if j != i)) for subset in subsets_with(i, n, k))
-        / math.comb(n, k)
+        math.fsum(term(i, tuple(j for j in subset if j != i)) for subset in subsets_with(i, n, k)) / math.comb(n, k)
         for i in range(n)
     ]
 

@@ -65,11 +65,7 @@ def test_first_order_error():
 
 
 def test_clamp_ranges():
-    assert clamp_range(make({"type": "bon_offpolicy_exact", "k": 2})) == pytest.approx(
-        (-math.log(1.2), math.log(1.2))
-    )
-    assert clamp_range(make({"type": "bon_offpolicy", "k": 2})) == pytest.approx(
-        (math.log(0.8), math.log(1.2))
-    )
+    assert clamp_range(make({"type": "bon_offpolicy_exact", "k": 2})) == pytest.approx((-math.log(1.2), math.log(1.2)))
+    assert clamp_range(make({"type": "bon_offpolicy", "k": 2})) == pytest.approx((math.log(0.8), math.log(1.2)))
     assert clamp_range(make({"type": "bon_offpolicy", "k": 2, "clamp_delta": 1.5}))[0] == -math.inf
     assert clamp_range(make({"type": "bon_loo1", "k": 2})) == (-math.inf, math.inf)

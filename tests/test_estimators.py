@@ -22,9 +22,7 @@ from maxk.estimators import (
     wilcoxon_signed_rank,
 )
 
-fractions = st.integers(0, 8).map(
-    lambda passed: passed / 8
-)  # rewards as they come: share of tests passed, with ties
+fractions = st.integers(0, 8).map(lambda passed: passed / 8)  # rewards as they come: share of tests passed, with ties
 
 
 # ---- max@k

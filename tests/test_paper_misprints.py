@@ -64,9 +64,7 @@ def listing_2(rewards, k):
 @pytest.mark.parametrize("k", range(2, N + 1))
 def test_listing_2_assumes_sorted_rewards(k):
     expected = enumeration.subset_maxima(REWARDS, k)
-    torch.testing.assert_close(
-        listing_2(torch.tensor([REWARDS], dtype=torch.float64), k)[0].tolist(), expected
-    )
+    torch.testing.assert_close(listing_2(torch.tensor([REWARDS], dtype=torch.float64), k)[0].tolist(), expected)
     if k < N:  # at k = n all weights are equal
         falling = torch.tensor([REWARDS[::-1]], dtype=torch.float64)
         assert (listing_2(falling, k)[0] - torch.tensor(expected[::-1])).abs().max() > 0.01
@@ -119,9 +117,7 @@ def deltas():
 
 def first_order(rewards, delta, k, own=True):
     groups = zip(rewards.tolist(), delta.tolist(), strict=True)
-    return torch.tensor(
-        [enumeration.first_order_maxima(r, d, k, own=own) for r, d in groups], dtype=torch.float64
-    )
+    return torch.tensor([enumeration.first_order_maxima(r, d, k, own=own) for r, d in groups], dtype=torch.float64)
 
 
 @pytest.mark.parametrize("k", range(2, N + 1))
@@ -162,8 +158,7 @@ def subset_sums(k):
     """b_i^(k) as defined: C(n−1,k)⁻¹ Σ_j Σ over the k-subsets of [n]∖i that hold j of their maximum."""
     others = [[j for j in range(N) if j != i] for i in range(N)]
     return [
-        sum(k * enumeration.best(REWARDS, subset) for subset in itertools.combinations(rest, k))
-        / math.comb(N - 1, k)
+        sum(k * enumeration.best(REWARDS, subset) for subset in itertools.combinations(rest, k)) / math.comb(N - 1, k)
         for rest in others
     ]
 

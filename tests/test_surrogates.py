@@ -16,9 +16,7 @@ REWARDS = torch.tensor([0.2, 0.0, 0.5, 1.0], dtype=torch.float64)  # of 00, 01, 
 def token_log_probabilities(logits):
     """[sequences, 2] under logits [3, 2]: the first token, then the second after a 0 and after a 1."""
     log_p = logits.log_softmax(dim=1)
-    return torch.stack(
-        [torch.stack([log_p[0, first], log_p[1 + first, second]]) for first, second in SEQUENCES]
-    )
+    return torch.stack([torch.stack([log_p[0, first], log_p[1 + first, second]]) for first, second in SEQUENCES])
 
 
 OLD = torch.tensor([[0.3, -0.1], [0.0, 0.4], [0.5, -0.2]], dtype=torch.float64)

@@ -50,9 +50,7 @@ def diagnose(
     low, high = clamp_range(objective)
     report["clamped_share"] = ((log_ratios < low) | (log_ratios > high)).double().mean().item()
     if objective.k is not None:
-        report["first_order_error"] = first_order_error(
-            rewards, log_ratios.clamp(low, high), objective.k(progress)
-        )
+        report["first_order_error"] = first_order_error(rewards, log_ratios.clamp(low, high), objective.k(progress))
     return report
 
 

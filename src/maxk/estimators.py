@@ -130,9 +130,7 @@ class SignedRank(NamedTuple):
     differing: int
 
 
-def bootstrap_interval(
-    values: ArrayLike, level: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> Interval:
+def bootstrap_interval(values: ArrayLike, level: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Interval:
     """Percentile interval of the mean over problems; values [problems] or [problems, columns].
 
     Problems are resampled with replacement, the same draw for all columns. The samples of a problem are not:
@@ -246,7 +244,5 @@ def _percentiles(estimate: Floats, means: Floats, level: float) -> Interval:
 def _finite(values: ArrayLike) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.size == 0 or not np.isfinite(array).all():
-        raise ValueError(
-            f"values must be finite and at least one, got {array.size} values of shape {array.shape}"
-        )
+        raise ValueError(f"values must be finite and at least one, got {array.size} values of shape {array.shape}")
     return array

@@ -162,9 +162,7 @@ def schedule(spec: Mapping[str, Any]) -> Schedule:
         raise ValueError(f"{spec['type']}: unknown schedule of k {kind!r}{_nearest(kind, SCHEDULES)}")
     for key in k:
         if key not in ("schedule", *SCHEDULES[kind]):
-            raise ValueError(
-                f"{spec['type']}: a {kind} schedule has no {key!r}{_nearest(key, SCHEDULES[kind])}"
-            )
+            raise ValueError(f"{spec['type']}: a {kind} schedule has no {key!r}{_nearest(key, SCHEDULES[kind])}")
     ends = [k.get(key) for key in SCHEDULES[kind] if key != "at"]
     if not all(isinstance(end, int) and not isinstance(end, bool) and end >= 1 for end in ends):
         raise ValueError(

@@ -315,7 +315,7 @@ def _prefix_products(log_rho: Tensor, k: int) -> Tensor:
 
     e_m over the first t members is Σ_{s≤t} ρ_s·e_{m−1} over the first s−1: one cumulative sum a degree, all
     terms ≥ 0, so nothing cancels. With ρ relative to the group's largest, a product of up to 31 fits float64
-    with room for log-ratios of ±5 and more; higher degrees take the same sums in log space, at some ten times
+    with room for log-ratios of ±5 and more; higher degrees take the same sums in log space, at about five times
     the cost.
     """
     if k <= 32:
