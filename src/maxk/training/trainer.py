@@ -71,6 +71,8 @@ def arguments(config: Training, folder: Path, seed: int, problems: int) -> GRPOC
 class MaxkTrainer(GRPOTrainer):
     """GRPOTrainer whose advantages come from `objective`."""
 
+    _buffered_inputs: list[dict[str, Any]] | None  # the parent's micro-batches of the last generation batch
+
     def __init__(self, *args: Any, objective: Objective, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.objective = objective
@@ -112,20 +114,19 @@ class MaxkTrainer(GRPOTrainer):
 
     # ---- off-policy: groups whole in a micro-batch, ratios from the loss's own forward pass
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
-        buffered: list[dict[str, Any]] | None = self._buffered_inputs
+        buffered = self._buffered_inputs
         inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
-        if not self.model.training or not self.objective.kind.off_policy or self._buffered_inputs is buffered:
+        fresh = self._buffered_inputs
+        if not (self.model.training and self.objective.kind.off_policy and fresh and fresh is not buffered):
             return inputs
-        self._buffered_inputs = regrouped = _regrouped(self._buffered_inputs)
-        return regrouped[self._step % self.args.steps_per_generation]
+        self._buffered_inputs = regrouped = _regrouped(fresh)
+        return regrouped[int(self._step % self.args.steps_per_generation)]
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        renew = self.objective.kind.off_policy and self.model.training and "old_per_token_logps" in inputs
-        self._renewing = inputs = dict(inputs) if renew else inputs
-        if not renew:
-            self._renewing = None
+        stale = self.objective.kind.off_policy and self.model.training and "old_per_token_logps" in inputs
+        self._renewing = dict(inputs) if stale else None
         try:
-            loss: Tensor = super()._compute_loss(model, inputs)
+            loss: Tensor = super()._compute_loss(model, self._renewing or inputs)
             return loss
         finally:
             self._renewing = None

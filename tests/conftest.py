@@ -1,0 +1,45 @@
+"""What several test modules share: repository paths and configurations."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import pytest
+
+from maxk import config as configuration
+from maxk.config import Config
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def defaults() -> dict:
+    """The default experiment, as read from YAML."""
+    return configuration.read_yaml(ROOT / "config" / "config.yaml")
+
+
+@pytest.fixture(scope="session")
+def seconds(defaults: dict) -> Config:
+    """The seconds-scale experiment."""
+    changes = configuration.read_yaml(ROOT / "tests" / "configs" / "seconds.yaml")
+    return configuration.parse(configuration.overlay(defaults, changes))
+
+
+@pytest.fixture(scope="session")
+def base_model(seconds: Config, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Folder of the seconds-scale base model."""
+    from maxk.training.pretrain import pretrain
+
+    folder = tmp_path_factory.mktemp("base") / "model"
+    pretrain(seconds.base, seconds.prompt, folder)
+    return str(folder)

@@ -1,0 +1,184 @@
+"""The schema refuses what is unknown, out of range or contradictory, before any work, in one line that names it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from maxk import config as configuration
+from maxk.errors import UserError
+
+# overlay on the default config → what the one-line message must hold
+FAULTS = {
+    "unknown section": ({"trainig": {}}, ["trainig", "did you mean 'training'"]),
+    "unknown key": ({"training": {"learnign_rate": 1}}, ["training.learnign_rate", "did you mean 'learning_rate'"]),
+    "unknown key of an objective": (
+        {"objectives": {"a": {"type": "grpo", "training": {"lerning_rate": 1}}}},
+        ["objectives.a.training.lerning_rate", "did you mean 'learning_rate'"],
+    ),
+    "unknown key of a dataset": (
+        {"datasets": {"a": {"source": "pocket", "transfroms": [1]}}},
+        ["datasets.a.transfroms", "did you mean 'transforms'"],
+    ),
+    "unknown objective": ({"objectives": {"a": {"type": "grppo"}}}, ["objectives.a", "'grppo'", "'grpo'"]),
+    "unknown parameter": ({"objectives": {"a": {"type": "grpo", "kk": 2}}}, ["objectives.a", "'kk'"]),
+    "k missing": ({"objectives": {"a": {"type": "bon_loo1"}}}, ["objectives.a", "needs k"]),
+    "k above n": ({"objectives": {"a": {"type": "bon_loo1", "k": 9}}}, ["k=9", "completions=8"]),
+    "schedule above n": (
+        {"objectives": {"a": {"type": "bon_loo1", "k": {"schedule": "linear", "start": 12, "end": 1}}}},
+        ["k=12", "completions=8"],
+    ),
+    "k = n has no gradient": ({"objectives": {"a": {"type": "bon_mean", "k": 8}}}, ["no gradient", "k < n"]),
+    "off-policy with one iteration": (
+        {"objectives": {"a": {"type": "bon_offpolicy", "k": 4}}},
+        ["objectives.a", "iterations=1", "2 or more"],
+    ),
+    "unknown dataset": ({"training": {"datasets": ["pocket-contest"]}}, ["'pocket-contests'"]),
+    "dataset without train problems": ({"training": {"datasets": ["pocket-long"]}}, ["pocket-long", "train=0"]),
+    "batch not divisible": ({"training": {"microbatch_prompts": 5}}, ["prompts_per_step=16", "microbatch_prompts=5"]),
+    "one completion": ({"training": {"completions": 1}}, ["training.completions", "got 1"]),
+    "eval k above n": ({"sampling": {"n": 100, "chunk": 50}}, ["k=256", "sampling.n=100"]),
+    "ks without the headline": ({"report": {"ks": [1, 2, 4]}}, ["report", "[128]"]),
+    "ks unsorted": ({"report": {"ks": [128, 1]}}, ["report", "ascend"]),
+    "negative seed": ({"seeds": [-1]}, ["seeds.0", "got -1"]),
+    "seed twice": ({"seeds": [1, 1]}, ["seeds", "twice"]),
+    "not a number": ({"training": {"learning_rate": "fast"}}, ["training.learning_rate", "'fast'"]),
+    "infinite": ({"training": {"learning_rate": float("inf")}}, ["training.learning_rate", "inf"]),
+    "unknown base": ({"base": {"source": "hug"}}, ["base", "pretrain", "hub"]),
+    "unknown sandbox": ({"verification": {"sandbox": "docker"}}, ["verification.sandbox", "bubblewrap", "'docker'"]),
+    "template without statement": ({"prompt": {"template": "solve"}}, ["prompt", "{statement}"]),
+    "system without chat": ({"prompt": {"system": "be brief"}}, ["prompt", "chat"]),
+    "name with a slash": ({"name": "a/b"}, ["name", "'a/b'"]),
+    "objective named base": ({"objectives": {"base": {"type": "grpo"}}}, ["objectives.base"]),
+    "heads do not divide": (
+        {"base": {"source": "pretrain", "architecture": {"hidden_size": 30, "heads": 4}}},
+        ["base.architecture", "hidden_size=30"],
+    ),
+    "nothing evaluated": (
+        {
+            "datasets": {
+                "pocket-contests": {
+                    "source": "pocket",
+                    "transforms": [1],
+                    "open_operations": [1],
+                    "rare": 0.1,
+                    "readings": [1, 0, 0],
+                    "train": 8,
+                }
+            }
+        },
+        ["datasets", "test"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_named_in_one_line(name: str, defaults: dict) -> None:
+    changes, expected = FAULTS[name]
+    with pytest.raises(UserError) as error:
+        configuration.parse(configuration.overlay(defaults, changes))
+    message = str(error.value)
+    assert "\n" not in message
+    for part in expected:
+        assert part in message
+
+
+def test_several_faults_are_told_at_once(defaults: dict) -> None:
+    with pytest.raises(UserError) as error:
+        configuration.parse(configuration.overlay(defaults, {"seed": 3, "training": {"clip": -1}}))
+    assert "seed" in str(error.value)
+    assert "training.clip" in str(error.value)
+
+
+def test_sections_merge_and_sets_replace(defaults: dict) -> None:
+    merged = configuration.overlay(
+        defaults, {"training": {"epochs": 2}, "objectives": {"only": {"type": "grpo"}}, "seeds": [7]}
+    )
+    config = configuration.parse(merged)
+    assert config.training.epochs == 2
+    assert config.training.prompts_per_step == 16
+    assert config.policies == ["base", "only/seed7"]
+
+
+def test_objective_overrides_training(defaults: dict) -> None:
+    config = configuration.parse(defaults)
+    assert config.training_of("bon_offpolicy").iterations == 3
+    assert config.training_of("grpo").iterations == 1
+    assert config.training_of("bon_offpolicy").completions == config.training.completions
+
+
+def test_a_resolved_configuration_reads_back_equal(defaults: dict, tmp_path: Path) -> None:
+    config = configuration.parse(defaults)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config.model_dump(mode="json")))
+    assert configuration.load(path) == config
+
+
+def test_a_stage_depends_on_its_own_settings_only(defaults: dict) -> None:
+    """What Snakemake reruns follows from this: a report setting must not retrain, an execution detail repeat nothing."""
+    before = configuration.parse(defaults)
+
+    def changed(changes: dict) -> set[str]:
+        after = configuration.parse(configuration.overlay(defaults, changes))
+        of = {"train": {"objective": "grpo"}, "prepare": {"dataset": "pocket-long"}}
+        stages = ("prepare", "base", "train", "sample", "verify", "score", "report")
+        return {s for s in stages if before.settings(s, **of.get(s, {})) != after.settings(s, **of.get(s, {}))}
+
+    assert changed({"report": {"resamples": 5}}) == {"report"}
+    assert changed({"training": {"checkpoint_every": 7}}) == set()
+    assert changed({"verification": {"workers": 2}}) == set()
+    assert changed({"verification": {"cpu_s": 1.0}}) == {"train", "verify"}
+    assert changed({"training": {"epochs": 2}}) == {"train"}
+    assert changed({"sampling": {"temperature": 0.5}}) == {"sample"}
+    assert changed({"prompt": {"template": "{statement}:\n"}}) == {"base", "train", "sample"}
+
+
+def test_every_config_in_the_repository_is_valid(root: Path, defaults: dict) -> None:
+    found = sorted([*root.glob("config/*.yaml"), *root.glob("tests/configs/*.yaml")])
+    assert found
+    for path in found:
+        configuration.parse(configuration.overlay(defaults, configuration.read_yaml(path)))
+
+
+def test_reference_of_all_keys_is_up_to_date(root: Path) -> None:
+    """Mend with: python -m maxk.config > config/README.md"""
+    assert (root / "config" / "README.md").read_text(encoding="utf-8") == configuration.reference()
+
+
+def test_default_config_spells_out_every_value_a_user_would_change(defaults: dict) -> None:
+    """Sections of the default file hold all keys of the schema but those that are rarely touched."""
+    rarely = {"max_grad_norm", "seed", "paper"}
+    sections = {
+        "training": configuration.Training,
+        "sampling": configuration.Sampling,
+        "verification": configuration.Verification,
+        "report": configuration.Report,
+    }
+    for name, model in sections.items():
+        assert set(model.model_fields) - set(defaults[name]) <= rarely, name
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [("a: [1", "not valid YAML"), ("- 1", "expected keys and values"), ("\tx: 1", "not valid YAML")],
+)
+def test_unreadable_files(content: str, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(content)
+    with pytest.raises(UserError, match=expected):
+        configuration.read_yaml(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"absent\.yaml: cannot be read"):
+        configuration.read_yaml(tmp_path / "absent.yaml")
+
+
+def test_yaml_numbers_are_numbers(root: Path) -> None:
+    """YAML reads `1e-4` as text; the files must write `1.0e-4`."""
+    for path in root.glob("config/*.yaml"):
+        text = yaml.safe_load(path.read_text())
+        assert isinstance(text["base"].get("learning_rate", 0.1), float)

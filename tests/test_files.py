@@ -1,0 +1,107 @@
+"""Files are whole or absent, say what made them, and are refused by name when damaged."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from maxk import files, records
+from maxk.errors import UserError
+from maxk.records import Policy, Problem, Provenance, Test
+
+SOURCE = Provenance("prepare", "default", {"dataset": {"seed": 0}}, {"raw": "abc"})
+PROBLEMS = [
+    Problem("a/1", "a", "train", "add", [Test("1 2\n", "3\n"), Test("", "é\r\n")], reference="print(3)"),
+    Problem("a/2", "a", "test", "mul", [Test("2", "4")], time_limit_s=1.5, memory_limit_mb=64, checker="x"),
+]
+
+
+def test_problems_survive_a_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "problems.parquet"
+    files.write_problems(path, PROBLEMS, SOURCE)
+    assert files.read_problems(path, "train") == PROBLEMS[:1]
+    assert files.read_problems(path, "test") == PROBLEMS[1:]
+    assert files.read_provenance(path) == SOURCE
+
+
+def test_equal_content_gives_equal_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        files.write_problems(tmp_path / name, PROBLEMS, SOURCE)
+    assert files.digest(tmp_path / "one") == files.digest(tmp_path / "two")
+
+
+def test_an_empty_split_is_refused(tmp_path: Path) -> None:
+    files.write_problems(tmp_path / "p", PROBLEMS[:1], SOURCE)
+    with pytest.raises(UserError, match="no problem of split 'test'"):
+        files.read_problems(tmp_path / "p", "test")
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    files.write_text(path, "old")
+    with pytest.raises(RuntimeError), files.atomic(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["table.csv"]
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"table\.csv: cannot be written \(No space left"), files.atomic(
+        tmp_path / "table.csv"
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(UserError, match="cannot be written"):
+        files.write_text(tmp_path / "results" / "table.csv", "x")
+
+
+@pytest.mark.parametrize("cut", [0, 10, 200, -4])
+def test_a_half_written_parquet_is_refused(cut: int, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.parquet"
+    files.write_problems(whole, PROBLEMS, SOURCE)
+    half = tmp_path / "half.parquet"
+    half.write_bytes(whole.read_bytes()[:cut])
+    with pytest.raises(UserError, match=r"half\.parquet: not a whole parquet file.*delete it and run again"):
+        files.read_table(half, records.PROBLEM)
+
+
+def test_absent_files_are_named(tmp_path: Path) -> None:
+    for read in (lambda p: files.read_table(p, records.SAMPLE), files.read_json, files.read_provenance):
+        with pytest.raises(UserError, match=r"absent: no such file"):
+            read(tmp_path / "absent")
+
+
+def test_missing_and_mistyped_columns_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"problem_id": ["a"]}), path)
+    with pytest.raises(UserError, match="column 'sample_index' .* is missing"):
+        files.read_table(path, records.SAMPLE)
+    pq.write_table(pa.table({"problem_id": [1]}), path)
+    with pytest.raises(UserError, match="column 'problem_id' is int64, expected string"):
+        files.read_table(path, records.SAMPLE)
+    with pytest.raises(UserError, match="does not say what made it"):
+        files.read_provenance(path)
+
+
+def test_policies_survive_a_round_trip(tmp_path: Path) -> None:
+    policy = Policy("grpo/seed0", "GRPO", "model", None, {"seed": 0}, {"torch": "2"})
+    files.write_policy(tmp_path / "policy.json", policy)
+    assert files.read_policy(tmp_path / "policy.json") == policy
+    files.write_json(tmp_path / "policy.json", {"nome": "x"})
+    with pytest.raises(UserError, match="not a policy"):
+        files.read_policy(tmp_path / "policy.json")
+
+
+def test_digests_depend_on_content_only(tmp_path: Path) -> None:
+    assert files.digest_of({"a": 1, "b": [2]}) == files.digest_of({"b": [2], "a": 1})
+    assert files.digest_of({"a": 1}) != files.digest_of({"a": 2})

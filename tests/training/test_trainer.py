@@ -1,0 +1,219 @@
+"""The seam in TRL: it holds, it changes advantages and nothing else, and a resumed run is an undisturbed one."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from trl import GRPOTrainer
+
+from maxk.config import Training
+from maxk.objectives import make
+from maxk.training.trainer import MaxkTrainer, arguments
+
+PROMPTS = [f"sort up, {word}\n" for word in ("total", "largest", "count", "middle", "show", "ends", "spread", "smallest")]
+TRAINING = Training(
+    datasets=("pocket-contests",),
+    prompts_per_step=4,
+    microbatch_prompts=2,
+    completions=4,
+    max_tokens=12,
+    learning_rate=1e-3,
+    warmup_steps=1,
+    checkpoint_every=1,
+)
+
+
+def by_length(completions: list[str], **_: Any) -> list[float | None]:
+    """A reward that needs no grader and differs within groups."""
+    return [len(text) % 5 / 4 for text in completions]
+
+
+def trained(
+    base_model: str,
+    folder: Path,
+    spec: dict[str, Any],
+    reward: Callable[..., list[float | None]] = by_length,
+    trainer_class: type[GRPOTrainer] = MaxkTrainer,
+    training: Training = TRAINING,
+    callbacks: list[TrainerCallback] | None = None,
+    resume: str | None = None,
+) -> GRPOTrainer:
+    """A trainer after its training; `training.epochs` = 1 is two generation batches."""
+    torch.set_num_threads(1)
+    extra = {"objective": make(spec)} if issubclass(trainer_class, MaxkTrainer) else {}
+    trainer = trainer_class(
+        model=base_model,
+        reward_funcs=[reward],
+        args=arguments(training, folder, seed=0, problems=len(PROMPTS)),
+        train_dataset=Dataset.from_list([{"prompt": prompt, "problem_id": prompt} for prompt in PROMPTS]),
+        processing_class=AutoTokenizer.from_pretrained(base_model, padding_side="left"),
+        callbacks=callbacks,
+        **extra,
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer
+
+
+def weights(trainer: GRPOTrainer) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+
+
+# ---------------------------------------------------------------------------------------------------- the contract
+@pytest.mark.parametrize(
+    ("method", "parameters"),
+    [
+        ("_calculate_rewards", ["self", "inputs", "prompts", "completions", "completion_ids_list"]),
+        ("_generate_and_score_completions", ["self", "inputs"]),
+        ("_prepare_inputs", ["self", "generation_batch"]),
+        ("_compute_loss", ["self", "model", "inputs"]),
+    ],
+)
+def test_overridden_methods_have_the_signatures_we_rely_on(method: str, parameters: list[str]) -> None:
+    assert list(inspect.signature(getattr(GRPOTrainer, method)).parameters) == parameters
+
+
+def test_parent_reads_advantages_after_the_forward_pass() -> None:
+    source = inspect.getsource(GRPOTrainer._compute_loss)
+    assert source.index("_get_per_token_logps_and_entropies(") < source.index('inputs["advantages"]')
+    assert len(re.findall(r"self\._get_per_token_logps_and_entropies\(", source)) == 1
+
+
+# ------------------------------------------------------------------------------------------- advantages, nothing else
+def test_grpo_equals_the_stock_trainer(base_model: str, tmp_path: Path) -> None:
+    stock = trained(base_model, tmp_path / "stock", {}, trainer_class=GRPOTrainer)
+    ours = trained(base_model, tmp_path / "ours", {"type": "grpo"})
+    assert torch.allclose(weights(stock), weights(ours), atol=1e-6)
+    assert list(stock._logs["advantages"]) == pytest.approx(list(ours._logs["advantages"]), abs=1e-5)
+
+
+def test_objectives_train_differently(base_model: str, tmp_path: Path) -> None:
+    """The control of the test above: another objective gives other weights and logs other advantages."""
+    grpo = trained(base_model, tmp_path / "a", {"type": "grpo"})
+    loo = trained(base_model, tmp_path / "b", {"type": "bon_loo1", "k": 2})
+    assert not torch.allclose(weights(grpo), weights(loo), atol=1e-6)
+    assert list(grpo._logs["advantages"]) != pytest.approx(list(loo._logs["advantages"]), abs=1e-3)
+
+
+def test_off_policy_equals_on_policy_without_stale_samples(base_model: str, tmp_path: Path) -> None:
+    exact = trained(base_model, tmp_path / "a", {"type": "bon_offpolicy_exact", "k": 2})
+    loo = trained(base_model, tmp_path / "b", {"type": "bon_loo1", "k": 2})
+    # The micro-batches hold the same groups in another order.
+    assert torch.allclose(weights(exact), weights(loo), atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------ off-policy weights
+class Spy(MaxkTrainer):
+    """Keeps what the objective was given in every optimiser step, and recomputes it the slow way."""
+
+    def _renew_advantages(self, inputs: dict[str, Any], per_token_logps: torch.Tensor) -> None:
+        super()._renew_advantages(inputs, per_token_logps)
+        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
+        mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
+        with torch.no_grad():
+            positions = (mask.cumsum(1) - 1).clamp(min=0)
+            logits = self.model(input_ids=ids, attention_mask=mask, position_ids=positions).logits[:, :-1]
+        logps = logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)[:, -inputs["completion_ids"].shape[1] :]
+        slow = ((logps - inputs["old_per_token_logps"]) * inputs["completion_mask"]).sum(-1)
+        groups = inputs["prompt_ids"].view(-1, self.num_generations, inputs["prompt_ids"].shape[1])
+        self.seen.append((inputs["advantages"], inputs["rewards"].view(-1, self.num_generations), slow, groups))
+
+
+def test_off_policy_advantages_come_from_whole_groups_and_current_ratios(base_model: str, tmp_path: Path) -> None:
+    spec = {"type": "bon_offpolicy_exact", "k": 2}
+    Spy.seen = []
+    trained(
+        base_model, tmp_path, spec, trainer_class=Spy, training=TRAINING.model_copy(update={"iterations": 3})
+    )
+    assert len(Spy.seen) == 2 * 3 * 2  # generation batches × iterations × micro-batches
+    drifts = []
+    for advantages, rewards, log_ratios, prompts in Spy.seen:
+        assert (prompts == prompts[:, :1]).all()  # every row of the reward matrix is one prompt's group
+        expected = make(spec)(rewards, log_ratios.view_as(rewards)).flatten()
+        assert torch.allclose(advantages, expected, atol=1e-5)
+        drifts.append(log_ratios.abs().max().item())
+    assert max(drifts[0::6] + drifts[1::6]) < 1e-4  # first iteration of each batch: on-policy
+    assert min(drifts[4], drifts[5]) > 1e-3  # third iteration: the policy has moved
+
+
+# ---------------------------------------------------------------------------------------------------- ungraded, equal
+@pytest.mark.parametrize("spec", [{"type": "grpo"}, {"type": "bon_mean", "k": 2}, {"type": "bon_loo1", "k": 2}])
+@pytest.mark.parametrize("value", [None, 0.0, 1.0])
+def test_groups_without_signal_leave_the_policy_as_it_is(
+    spec: dict[str, Any], value: float | None, base_model: str, tmp_path: Path
+) -> None:
+    def flat(completions: list[str], **_: Any) -> list[float | None]:
+        return [value for _ in completions]
+
+    training = TRAINING.model_copy(update={"kl_coefficient": 0.0})
+    trainer = trained(base_model, tmp_path, spec, reward=flat, training=training)
+    start = AutoModelForCausalLM.from_pretrained(base_model)
+    assert torch.equal(weights(trainer), torch.cat([p.detach().flatten() for p in start.parameters()]))
+    logged = [entry for entry in trainer.state.log_history if "zero_signal_share" in entry]
+    assert logged
+    assert all(entry["zero_signal_share"] == 1.0 for entry in logged)
+
+
+def test_one_ungraded_member_silences_its_group_only(base_model: str, tmp_path: Path) -> None:
+    def mostly(completions: list[str], problem_id: list[str], **_: Any) -> list[float | None]:
+        rewards = by_length(completions)
+        first = problem_id.index(PROMPTS[0]) if PROMPTS[0] in problem_id else None
+        return [None if i == first else r for i, r in enumerate(rewards)]
+
+    trainer = trained(base_model, tmp_path, {"type": "bon_loo1", "k": 2}, reward=mostly)
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert losses
+    assert all(math.isfinite(loss) for loss in losses)
+    assert torch.isfinite(weights(trainer)).all()
+
+
+# ------------------------------------------------------------------------------------------------------------- resume
+class StopAfter(TrainerCallback):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        control.should_training_stop = state.global_step >= self.step
+
+
+@pytest.mark.parametrize(
+    ("spec", "iterations"), [({"type": "grpo"}, 1), ({"type": "bon_offpolicy_exact", "k": 2}, 2)]
+)
+def test_resumed_equals_uninterrupted(
+    spec: dict[str, Any], iterations: int, base_model: str, tmp_path: Path
+) -> None:
+    training = TRAINING.model_copy(update={"iterations": iterations, "epochs": 2.0})
+    whole = trained(base_model, tmp_path / "whole", spec, training=training)
+    stopped = trained(
+        base_model, tmp_path / "cut", spec, training=training, callbacks=[StopAfter(2 * iterations)]
+    )
+    assert stopped.state.global_step == 2 * iterations
+    checkpoint = str(tmp_path / "cut" / f"checkpoint-{2 * iterations}")
+    resumed = trained(base_model, tmp_path / "cut", spec, training=training, resume=checkpoint)
+
+    def steps(trainer: GRPOTrainer) -> list[dict[str, float]]:
+        kept = ("step", "loss", "reward", "kl", "entropy")
+        return [{k: e[k] for k in kept if k in e} for e in trainer.state.log_history if "loss" in e]
+
+    assert steps(resumed) == [pytest.approx(entry, rel=1e-5) for entry in steps(whole)]
+    assert torch.allclose(weights(resumed), weights(whole), atol=1e-7)
+
+
+# --------------------------------------------------------------------------------------------------------- arguments
+def test_arguments_follow_the_configuration(tmp_path: Path) -> None:
+    training = TRAINING.model_copy(update={"iterations": 3, "epochs": 2.0, "kl_coefficient": 0.02, "clip": 0.1})
+    args = arguments(training, tmp_path, seed=5, problems=8)
+    assert args.max_steps == 2 * 8 // 4 * 3
+    assert args.per_device_train_batch_size == 2 * 4
+    assert args.gradient_accumulation_steps == args.steps_per_generation == 2
+    assert (args.beta, args.epsilon, args.num_iterations, args.seed) == (0.02, 0.1, 3, 5)
+    assert (args.loss_type, args.use_bias_correction_kl, args.weight_decay) == ("grpo", False, 0.0)
+    assert args.save_steps == 3
