@@ -43,7 +43,9 @@ def against_k(scores: Scores, config: Config, paths: Sequence[str]) -> None:
     replicates = statistics.resample(scores, config.report)
     places = [MEAN, *scores.datasets] if len(scores.datasets) > 1 else list(scores.datasets)
     with style.figure(9.4, 2.45 * len(places) + 0.3) as figure:
-        panels = figure.subplots(len(places), len(statistics.METRICS), squeeze=False, sharex=True)
+        panels = style.labelled_panels(
+            figure, len(places), len(statistics.METRICS), scores.labels.values(), sharex=True
+        )
         for place, row_of_panels in zip(places, panels, strict=True):
             for metric, ax in zip(statistics.METRICS, row_of_panels, strict=True):
                 _draw_curves(ax, scores, replicates, place, metric)
@@ -87,19 +89,19 @@ def entropy(scores: Scores, config: Config, paths: Sequence[str]) -> None:
     pooled = {row: _entropies(scores, row) for row in scores.rows}
     drawn = {row: values for row, values in pooled.items() if values is not None}
     if not drawn:
-        raise UserError(
-            f"{config.layout.root}/scores hold no entropies; set sampling.entropy: true and sample again"
-        )
+        raise UserError(f"{config.layout.root}/scores hold no entropies; set sampling.entropy: true and sample again")
     looks = style.looks(scores.rows)
     edges = np.linspace(0, max(float(np.quantile(values, 0.995)) for values in drawn.values()) or 1.0, 61)
     base = drawn.get(BASE)
     with style.figure(6.4, 0.62 * len(drawn) + 0.7) as figure:
+        figure.set_layout_engine("constrained")
         panels = figure.subplots(len(drawn), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
         for ax, (row, values) in zip(panels, drawn.items(), strict=True):
             if base is not None and row != BASE:
                 _ridge(ax, base, edges, style.BASE_COLOUR, filled=False)
             _ridge(ax, values, edges, looks[row].colour, filled=True)
-            _ridge_text(ax, scores.labels[row], float(values.mean()), looks[row].colour)
+            _ridge_text(ax, scores.labels[row], float(values.mean()), looks[row])
+        panels[-1].set_xlim(0, edges[-1])
         panels[-1].set_xlabel("mean token entropy of a completion (nats)")
         style.save(figure, paths)
 
@@ -111,8 +113,8 @@ def _entropies(scores: Scores, row: str) -> Floats | None:
 
 
 def _ridge(ax: Axes, values: Floats, edges: Floats, colour: str, filled: bool) -> None:
-    """A histogram as an outline; what lies beyond the last edge is counted into the last bin."""
-    share = np.histogram(np.minimum(values, edges[-1]), edges)[0] / len(values)
+    """A histogram as an outline: the share of all completions in each bin (the last 0.5 % are not shown)."""
+    share = np.histogram(values, edges)[0] / len(values)
     if filled:
         ax.stairs(share, edges, color=colour, alpha=0.45, fill=True, linewidth=0)
         ax.stairs(share, edges, color=colour, linewidth=1.0)
@@ -120,12 +122,12 @@ def _ridge(ax: Axes, values: Floats, edges: Floats, colour: str, filled: bool) -
         ax.stairs(share, edges, color=colour, linewidth=0.8, linestyle=(0, (2, 1)))
 
 
-def _ridge_text(ax: Axes, label: str, mean: float, colour: str) -> None:
+def _ridge_text(ax: Axes, label: str, mean: float, look: style.Look) -> None:
     ax.set_yticks([])
     ax.grid(visible=False)
     ax.spines["left"].set_visible(False)
-    ax.axvline(mean, color=colour, linewidth=0.8)
-    place: dict[str, Any] = {"transform": ax.transAxes, "ha": "right", "va": "top", "color": colour}
+    ax.axvline(mean, color=look.colour, linewidth=0.8, ymax=0.85)
+    place: dict[str, Any] = {"transform": ax.transAxes, "ha": "right", "va": "top", "color": look.text}
     ax.text(0.995, 0.95, label, weight="bold", **place)
     ax.text(0.995, 0.6, f"mean {mean:.3f}", fontsize=7, **place)
 
@@ -145,7 +147,7 @@ def training(scores: Scores, config: Config, paths: Sequence[str]) -> None:
     if not shown:
         raise UserError(f"{config.layout.root}/policies hold no metrics.jsonl with {', '.join(CURVES)}")
     with style.figure(9.4, 2.9 * len(shown) + 0.2) as figure:
-        panels = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
+        panels = style.labelled_panels(figure, len(shown), 1, scores.labels.values(), sharex=True)[:, 0]
         for ax, key in zip(panels, shown, strict=True):
             ax.set_title(CURVES[key])
             _draw_training(ax, {row: log[key] for row, log in logs.items() if key in log}, scores)
@@ -185,9 +187,7 @@ def _draw_training(ax: Axes, curves: Mapping[str, Floats], scores: Scores) -> No
         smooth = np.array([_smooth(one) for one in values])
         at = np.linspace(0, 1, smooth.shape[1])
         if len(smooth) > 1:
-            ax.fill_between(
-                at, smooth.min(axis=0), smooth.max(axis=0), color=looks[row].colour, alpha=0.08, lw=0
-            )
+            ax.fill_between(at, smooth.min(axis=0), smooth.max(axis=0), color=looks[row].colour, alpha=0.08, lw=0)
         ax.plot(at, smooth.mean(axis=0), color=looks[row].colour, linestyle=looks[row].dashes, gid=row)
     ax.set_xlim(0, 1)
 

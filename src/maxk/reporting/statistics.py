@@ -73,8 +73,7 @@ def resample(scores: Scores, report: Report) -> Replicates:
 def _over_problems(cells: Mapping[str, Cell], report: Report, dataset: str) -> dict[str, Floats]:
     """Means over resampled problems, [resamples, seeds, metrics × ks] by row, from one draw for all rows."""
     stacked = {
-        row: np.concatenate([cell.estimates[metric] for metric in METRICS], axis=2)
-        for row, cell in cells.items()
+        row: np.concatenate([cell.estimates[metric] for metric in METRICS], axis=2) for row, cell in cells.items()
     }
     problems = next(iter(stacked.values())).shape[1]
     table = np.concatenate([one.transpose(1, 0, 2).reshape(problems, -1) for one in stacked.values()], axis=1)
@@ -112,9 +111,7 @@ class SignedRank:
     zeros: int
 
 
-def signed_ranks(
-    scores: Scores, pairs: Mapping[str, tuple[str, str]], quantity: str
-) -> dict[str, SignedRank]:
+def signed_ranks(scores: Scores, pairs: Mapping[str, tuple[str, str]], quantity: str) -> dict[str, SignedRank]:
     """Tests of `pairs` (by dataset: policy, reference), corrected over these datasets."""
     results = {}
     for dataset, (row, reference) in pairs.items():

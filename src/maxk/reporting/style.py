@@ -2,7 +2,8 @@
 
 A policy has one colour in every figure of an experiment, by its place in the configuration; the base model is
 dark grey and dashed. The palette is Okabe & Ito's (2008), chosen to be told apart with colour vision
-deficiencies, with Tol's (2021) wine, olive and indigo for further policies; beyond those, line styles change.
+deficiencies, with Tol's (2021) wine, olive and indigo, brown and grey for further policies; beyond those, line
+styles change. Text is a shade darker than its line, to be legible on white.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from maxk import files
 from maxk.paths import BASE
@@ -30,6 +33,8 @@ PALETTE = (
     "#882255",  # wine
     "#999933",  # olive
     "#332288",  # indigo
+    "#8C6D46",  # brown
+    "#7F7F7F",  # grey
 )
 _DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1)))
 
@@ -49,6 +54,8 @@ _RC: Any = {
     "grid.linewidth": 0.6,
     "xtick.color": "#555555",
     "ytick.color": "#555555",
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
     "xtick.major.size": 2.5,
     "ytick.major.size": 2.5,
     "lines.linewidth": 1.4,
@@ -65,17 +72,20 @@ class Look:
     """How a policy is drawn, in every figure."""
 
     colour: str
-    dashes: Any
-    order: int
+    dashes: Any = "solid"
+
+    @property
+    def text(self) -> Any:
+        return tuple(0.78 * part for part in to_rgb(self.colour))
 
 
 def looks(rows: Sequence[str]) -> dict[str, Look]:
     """The look of each row; `rows` must be all rows of the experiment, whatever a figure shows of them."""
     trained = [row for row in rows if row != BASE]
-    found = {BASE: Look(BASE_COLOUR, (0, (4, 1.5)), 0)}
+    found = {BASE: Look(BASE_COLOUR, _DASHES[1])}
     for index, row in enumerate(trained):
         dashes = _DASHES[index // len(PALETTE) % len(_DASHES)]
-        found[row] = Look(PALETTE[index % len(PALETTE)], dashes, index + 1)
+        found[row] = Look(PALETTE[index % len(PALETTE)], dashes)
     return found
 
 
@@ -83,7 +93,28 @@ def looks(rows: Sequence[str]) -> dict[str, Look]:
 def figure(width: float, height: float) -> Iterator[Figure]:
     """A figure in the shared style (inches). No global state is touched, and no display is needed."""
     with mpl.rc_context(_RC):
-        yield Figure(figsize=(width, height), layout="constrained")
+        yield Figure(figsize=(width, height))
+
+
+def labelled_panels(drawn: Figure, rows: int, columns: int, labels: Iterable[str], sharex: bool) -> NDArray[Any]:
+    """Panels of equal size [rows, columns] with room for line labels at the right of each."""
+    width, height = drawn.get_size_inches()
+    room = 0.25 + 0.052 * max(map(len, labels))  # inches that the longest name takes at 6.5 points
+    panel = (width - columns * (room + 0.42)) / columns
+    return drawn.subplots(
+        rows,
+        columns,
+        squeeze=False,
+        sharex=sharex,
+        gridspec_kw={
+            "left": 0.42 / width,
+            "right": 1 - room / width,
+            "wspace": (room + 0.42) / panel,
+            "bottom": 0.45 / height,
+            "top": 1 - 0.3 / height,
+            "hspace": 0.25,
+        },
+    )  # fmt: skip
 
 
 def save(drawn: Figure, paths: Iterable[str]) -> None:
@@ -103,9 +134,7 @@ def log2_axis(ax: Axes, ks: Sequence[int]) -> None:
     ax.minorticks_off()
 
 
-def label_lines(
-    ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], looks: Mapping[str, Look]
-) -> None:
+def label_lines(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], looks: Mapping[str, Look]) -> None:
     """Names beside the right ends of lines, moved apart vertically where they would overlap.
 
     `ends` holds the y value of each line at the right edge. Call it when the limits of the axis are final.
@@ -115,7 +144,7 @@ def label_lines(
     low, high = ax.get_ylim()
     size = ax.get_window_extent().height / ax.get_figure(root=True).dpi * 72  # type: ignore[union-attr]
     wanted = {row: (y - low) / (high - low) for row, y in ends.items()}
-    placed = spread(wanted, gap=7.6 / size)
+    placed = spread(wanted, gap=min(7.6 / size, 1 / len(wanted)))
     for row, y in placed.items():
         leader = {"arrowstyle": "-", "color": looks[row].colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0}
         ax.annotate(
@@ -126,17 +155,17 @@ def label_lines(
             textcoords="axes fraction",
             va="center",
             fontsize=6.5,
-            color=looks[row].colour,
+            color=looks[row].text,
             arrowprops={**leader, "relpos": (0.0, 0.5)},
             annotation_clip=False,
         )
 
 
 def spread(wanted: Mapping[str, float], gap: float) -> dict[str, float]:
-    """Positions at least `gap` apart, in the same order, as near to the wanted ones as possible.
+    """Positions at least `gap` apart, in the same order, in [0, 1], as near to the wanted ones as possible.
 
     Least squares with y_i − i·gap not decreasing, solved by merging neighbours that overlap (pool adjacent
-    violators).
+    violators); clipping that to [0, 1 − (number − 1)·gap] keeps all labels beside the panel.
     """
     order = sorted(wanted, key=lambda row: wanted[row])
     blocks: list[tuple[float, int]] = []  # mean of shifted positions, number of labels
@@ -145,5 +174,6 @@ def spread(wanted: Mapping[str, float], gap: float) -> dict[str, float]:
         while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
             (a, m), (b, n) = blocks[-2:]
             blocks[-2:] = [((a * m + b * n) / (m + n), m + n)]
-    shifted = [mean for mean, number in blocks for _ in range(number)]
+    room = max(0.0, 1 - (len(order) - 1) * gap)
+    shifted = [min(max(mean, 0.0), room) for mean, number in blocks for _ in range(number)]
     return {row: shift + index * gap for index, (row, shift) in enumerate(zip(order, shifted, strict=True))}

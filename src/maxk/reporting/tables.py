@@ -126,9 +126,7 @@ def build(scores: Scores, config: Config, spec: Spec) -> Table:
     )
 
 
-def _column(
-    scores: Scores, rows: Sequence[str], column: Column, significant: set[tuple[str, str]]
-) -> dict[str, Entry]:
+def _column(scores: Scores, rows: Sequence[str], column: Column, significant: set[tuple[str, str]]) -> dict[str, Entry]:
     ranked = statistics.ranking(scores, rows, column.dataset, column.quantity)
     values = sorted({value for _, value in ranked}, reverse=True)
     rank = {row: values.index(value) + 1 for row, value in ranked if len(rows) > 1}

@@ -1,0 +1,136 @@
+"""How long tables, statistics and figures take from scores: made-up scores at the paper's size, that is
+5 datasets × 12 policies × 1,000 problems × 256 samples.
+
+    python benchmarks/reporting.py
+    python benchmarks/reporting.py --seeds 3 --keep /tmp/report
+
+The scores are drawn from Beta distributions and written as the `score` stage would write them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from maxk import config as configuration
+from maxk import estimators, files, records
+from maxk.config import Config
+from maxk.records import Provenance
+
+DATASETS = ("contests", "live", "bench", "forces", "basic")
+PAPER = ("codecontests", "livecodebench", "livebench", "codeforces", "mbpp")
+OBJECTIVES = {
+    "grpo": {"type": "grpo"},
+    "grpo_binary": {"type": "grpo_binary"},
+    "bon_max_second": {"type": "bon_max_second"},
+    "bon_max_mean": {"type": "bon_max_mean"},
+    "bon_loo1": {"type": "bon_loo1", "k": 4},
+    "bon_mean": {"type": "bon_mean", "k": 4},
+    "bon_offpolicy": {"type": "bon_offpolicy", "k": 4, "training": {"iterations": 3}},
+    "bon_offpolicy_exact": {"type": "bon_offpolicy_exact", "k": 4, "training": {"iterations": 3}},
+    "grpo_4epochs": {"type": "grpo", "label": "GRPO, 4 epochs"},
+    "grpo_3iterations": {"type": "grpo", "label": "GRPO, 3 iterations"},
+    "grpo_3iterations_4epochs": {"type": "grpo", "label": "GRPO, 3 iterations, 4 epochs"},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--problems", type=int, default=1000)
+    parser.add_argument("--samples", type=int, default=256)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="folder to work in and to leave the files in")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        os.chdir(folder)
+        config = make_config(args.problems, args.samples, args.seeds)
+        write_scores(config, args.problems)
+        commands = (["table", "all"], ["statistics"], ["compare"], ["figure", "figure1", "figure2"])
+        total = sum(timed(command) for command in commands)
+        print(f"{'total':<24}{total:6.1f} s")
+
+
+def make_config(problems: int, samples: int, seeds: int) -> Config:
+    data = {
+        "source": "pocket",
+        "transforms": [1],
+        "open_operations": [1],
+        "rare": 0.1,
+        "readings": [0.5, 0.3, 0.2],
+    }
+    config = configuration.parse(
+        {
+            "seeds": list(range(seeds)),
+            "base": {"source": "hub", "model": "none"},
+            "datasets": {
+                name: {**data, "train": 1, "test": problems, "paper": paper}
+                for name, paper in zip(DATASETS, PAPER, strict=True)
+            },
+            "objectives": OBJECTIVES,
+            "training": {"datasets": [DATASETS[0]]},
+            "sampling": {"n": samples, "chunk": samples},
+            "tracking": {"enabled": False},
+        }
+    )
+    files.write_json(config.layout.config, config.model_dump(mode="json"))
+    return config
+
+
+def write_scores(config: Config, problems: int) -> None:
+    """Policies differ in mean and in spread, so that their curves cross."""
+    rng = np.random.default_rng(0)
+    settings = {**config.settings("sample"), **config.settings("verify"), **config.settings("score")}
+    for dataset, hardness in zip(DATASETS, (1.5, 2.0, 4.0, 6.0, 3.0), strict=True):
+        ease = rng.beta(0.6, hardness, size=problems)
+        for index, policy in enumerate(config.policies):
+            spread = 2.0 + 0.5 * index
+            shape = (problems, config.sampling.n)
+            raw = rng.beta(spread * ease[:, None] + 0.02, spread * (1 - ease[:, None]) + 0.02, size=shape)
+            rewards = np.sort(np.round(raw * 8) / 8, axis=1)
+            right = (rewards == 1).sum(axis=1)
+            columns = {
+                "problem_id": [f"{dataset}-{i:04d}" for i in range(problems)],
+                "n": [config.sampling.n] * problems,
+                "c": right.tolist(),
+                "rewards": list(rewards),
+                "max_at_k": list(estimators.max_at_k(rewards, list(config.report.ks))),
+                "pass_at_k": list(
+                    estimators.pass_at_k(config.sampling.n, right[:, None], np.array(config.report.ks))
+                ),
+                "mean_tokens": [100.0] * problems,
+                "truncated": [0.01] * problems,
+                "entropies": list(rng.gamma(3.0, 0.2 / (1 + 0.1 * index), size=shape).astype(np.float32)),
+            }
+            source = Provenance(
+                stage="score",
+                experiment=config.name,
+                settings=settings,
+                inputs={"problems": dataset, "policy": policy},
+                environment={"sandbox": "none (made up)", "backend": "none (made up)"},
+            )
+            files.write_table(config.layout.scores(policy, dataset), columns, records.SCORE, source)
+
+
+def timed(command: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "maxk.cli", *command, "--config", "results/config.json"], check=True
+    )
+    seconds = time.perf_counter() - start
+    print(f"maxk {' '.join(command):<19}{seconds:6.1f} s", flush=True)
+    return seconds
+
+
+if __name__ == "__main__":
+    main()

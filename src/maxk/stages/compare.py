@@ -1,0 +1,25 @@
+"""`maxk compare`: our numbers beside the paper's, in `comparison.csv` and `comparison.md`.
+
+maxk compare --config results/config.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from maxk import config as configuration
+
+
+def register_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("compare", help="set our numbers beside the published ones")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from maxk.reporting import compare, statistics
+    from maxk.reporting.load import load
+
+    config = configuration.load(args.config)
+    scores = load(config)
+    compare.write(scores, statistics.resample(scores, config.report), config)

@@ -1,0 +1,77 @@
+"""Our numbers beside the published ones; directions only, where the tasks are others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from made_up import DATASET, Experiment
+
+from maxk.config import HubBase
+from maxk.reporting import compare, statistics
+from maxk.reporting.load import load
+
+
+def rows(made: Experiment) -> list[dict[str, Any]]:
+    scores = load(made.config)
+    replicates = statistics.resample(scores, made.config.report)
+    compare.write(scores, replicates, made.config)
+    return list(compare.comparison_rows(scores, replicates, made.config))
+
+
+def test_the_published_tables_agree_with_one_another() -> None:
+    """Tables 2–4 repeat numbers of tables 5–14; a copying mistake would show."""
+    seen: dict[tuple[str, str, str], float] = {}
+    for cell in compare.published():
+        assert 0 <= cell.value <= 1
+        assert seen.setdefault((cell.policy, cell.dataset, cell.quantity), cell.value) == cell.value
+    assert len(compare.published()) == 632
+    assert seen["bon_offpolicy", "codecontests", "max@128"] == 0.718
+    assert seen["grpo", "codecontests", "max@128"] == 0.688
+
+
+def test_generated_tasks_compare_directions_only(small: Experiment) -> None:
+    made = rows(small)
+    assert {row["difference"] for row in made} == {None}
+    assert {row["compared"] for row in made} == {"directions only: generated tasks"}
+    one = [r for r in made if (r["policy"], r["dataset"], r["metric"], r["k"]) == ("bon_mean", "easy", "max", 128)]
+    value, base, grpo = one[:3]
+    assert (value["ours"], value["published"], value["same_sign"]) == (0.875, 0.693, None)
+    assert base["against"] == "base"
+    assert (base["ours"], base["published"]) == (0.375, pytest.approx(0.693 - 0.710))
+    assert base["same_sign"] == "no"
+    assert grpo["against"] == "grpo"
+    assert (grpo["ours"], grpo["published"]) == (0.25, pytest.approx(0.693 - 0.688))
+    assert grpo["same_sign"] == "yes"
+    assert "directions only: generated tasks" in Path("results/comparison.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("source", "model", "other"),
+    [
+        ("pocket", compare.PAPER_BASE, "generated tasks"),
+        ("hub", "Qwen/Qwen2.5-Coder-0.5B-Instruct", "another base model"),
+        ("hub", compare.PAPER_BASE, ""),
+    ],
+)
+def test_values_are_compared_only_for_the_paper_s_tasks_and_model(source: str, model: str, other: str) -> None:
+    base = HubBase(source="hub", model=model)
+    config = SimpleNamespace(base=base, datasets={"easy": SimpleNamespace(source=source)})
+    assert compare.otherness(config, "easy") == other  # type: ignore[arg-type]
+
+
+def test_a_policy_without_scores_is_blank(small: Experiment) -> None:
+    Path(small.config.layout.scores("bon_mean/seed0", "easy")).unlink()
+    blank = [r for r in rows(small) if r["policy"] == "bon_mean" and r["dataset"] == "easy"]
+    assert blank
+    assert {(r["ours"], r["same_sign"], r["decided"]) for r in blank} == {(None, None, None)}
+
+
+def test_datasets_without_a_role_in_the_paper_have_no_twin(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(datasets={"easy": DATASET})
+    made.score("base", "easy", [0.5])
+    assert rows(made) == []
+    assert "no policy and dataset has a published twin" in Path("results/comparison.md").read_text()

@@ -1,0 +1,83 @@
+"""Figures are drawn from what exists, the same bytes every time, with labels that do not overlap."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up import Experiment
+
+from maxk import files
+from maxk.errors import UserError
+from maxk.reporting import figures, style
+from maxk.reporting.load import load
+
+
+def test_figures_are_written_as_png_and_pdf_and_are_reproducible(small: Experiment) -> None:
+    scores = load(small.config)
+    write_metrics(small)
+    for name in figures.FIGURES:
+        paths = figures.write(name, scores, small.config)
+        assert [Path(path).suffix for path in paths] == [".png", ".pdf"]
+        before = [files.digest(path) for path in paths]
+        figures.write(name, scores, small.config)
+        assert before == [files.digest(path) for path in paths], name
+
+
+def write_metrics(made: Experiment, objective: str = "grpo", lines: int = 30) -> None:
+    path = Path(made.config.layout.metrics(f"{objective}/seed0"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [{"step": i + 1, "reward": i / 30, "kl": None if i < 3 else 0.1} for i in range(lines)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_unknown_figures_and_missing_data_are_one_line(small: Experiment) -> None:
+    scores = load(small.config)
+    with pytest.raises(UserError, match=r"no figure 'figure9'; there are figure1, figure2"):
+        figures.write("figure9", scores, small.config)
+    with pytest.raises(UserError, match=r"hold no metrics.jsonl"):
+        figures.write("training", scores, small.config)
+
+
+def test_no_entropies(experiment: Callable[..., Experiment]) -> None:
+    made = experiment()
+    made.score("base", "easy", [0.5], entropy=False)
+    with pytest.raises(UserError, match=r"hold no entropies; set sampling.entropy: true"):
+        figures.write("figure2", load(made.config), made.config)
+
+
+def test_half_a_line_of_metrics_is_one_line_of_error(small: Experiment) -> None:
+    write_metrics(small)
+    path = Path(small.config.layout.metrics("grpo/seed0"))
+    path.write_text(path.read_text()[:-9])
+    with pytest.raises(UserError, match=r"metrics.jsonl: not one JSON object a line"):
+        figures.write("training", load(small.config), small.config)
+
+
+def test_a_policy_keeps_its_look_whatever_is_shown() -> None:
+    rows = ["base", *(f"o{i}" for i in range(30))]
+    looks = style.looks(rows)
+    assert looks["base"].colour == style.BASE_COLOUR
+    assert len({(look.colour, str(look.dashes)) for look in looks.values()}) == 31
+    assert style.looks(rows[:5])["o3"] == looks["o3"]
+
+
+@given(st.lists(st.floats(-0.2, 1.2), min_size=1, max_size=20), st.floats(0.001, 0.2))
+def test_labels_are_spread_in_order_within_the_panel(wanted: list[float], gap: float) -> None:
+    gap = min(gap, 1 / len(wanted))
+    placed = style.spread({str(i): y for i, y in enumerate(wanted)}, gap)
+    positions = sorted(placed.values())
+    assert all(b - a >= gap - 1e-9 for a, b in itertools.pairwise(positions))
+    assert positions[0] >= -1e-9
+    assert positions[-1] <= 1 + 1e-9
+    order = sorted(placed, key=lambda row: placed[row])
+    assert [wanted[int(i)] for i in order] == sorted(wanted)
+
+
+def test_labels_stay_where_they_are_if_there_is_room() -> None:
+    assert style.spread({"a": 0.1, "b": 0.9}, 0.1) == pytest.approx({"a": 0.1, "b": 0.9})

@@ -1,0 +1,157 @@
+"""The tables' numbers, marks, notes and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up import Experiment
+
+from maxk import files
+from maxk.errors import UserError
+from maxk.reporting import tables, terminal
+from maxk.reporting.load import load
+
+
+def build(made: Experiment, name: str) -> tables.Table:
+    return tables.build(load(made.config), made.config, tables.spec_of(made.config, name))
+
+
+def test_table_2_as_computed_by_hand(small: Experiment) -> None:
+    assert tables.to_csv(build(small, "table2")) == (
+        "policy,label,easy,hard,mean\n"
+        "base,Base model,0.500000,0.062500,0.281250\n"
+        "grpo,GRPO,0.625000,0.125000,0.375000\n"
+        "bon_mean,BoN mean,0.875000,0.125000,0.500000\n"
+    )
+
+
+def test_markdown_marks_best_and_second_and_says_what_it_shows(small: Experiment) -> None:
+    text = tables.to_markdown(build(small, "table2"))
+    assert text.startswith("**Table 2: max@128 of all policies**\n\n| Method | easy | hard | mean |\n")
+    assert "| GRPO | <u>0.625</u> | **0.125** | <u>0.375</u> |" in text
+    assert "| BoN mean | **0.875** | **0.125** | **0.500** |" in text  # equal best values are all bold
+    assert "| Base model | 0.500 | <u>0.062</u> | 0.281 |" in text
+    assert "Problems: easy 4, hard 4; 128 samples a problem; training seeds: 0; sandbox: landlock." in text
+    assert "easy = codecontests, hard = mbpp (generated tasks, not the benchmarks)" in text
+
+
+def test_latex_twin(small: Experiment) -> None:
+    text = tables.to_latex(build(small, "table2"))
+    assert r"BoN mean & \textbf{0.875} & \textbf{0.125} & \textbf{0.500} \\" in text
+    assert r"GRPO & \underline{0.625} &" in text
+    assert text.count(r"\begin") == text.count(r"\end") == 2
+    assert r"95\% intervals" in text
+
+
+def test_the_paper_s_tables_are_declared(small: Experiment) -> None:
+    declared = tables.specs(small.config)
+    assert list(declared) == [f"table{i}" for i in range(1, 9)]
+    assert [c.header for c in declared["table1"].columns][:2] == ["easy pass@1", "easy pass@128"]
+    assert [c.header for c in declared["table4"].columns][-2:] == ["mean max@1", "mean max@128"]
+    assert declared["table5"].title.startswith("pass@k on easy")
+    assert [c.header for c in declared["table8"].columns] == ["max@1", "max@2", "max@128"]
+    assert {c.dataset for c in declared["table8"].columns} == {"hard"}
+    with pytest.raises(UserError, match="no table 'table9'; this experiment has table1 … table8"):
+        tables.spec_of(small.config, "table9")
+
+
+def test_rows_that_are_not_trained_are_left_out_and_named(small: Experiment) -> None:
+    table = build(small, "table1")
+    assert list(table.entries) == ["base", "grpo"]
+    assert "Not trained in this experiment: grpo_binary." in table.notes
+
+
+def test_blank_cells(small: Experiment) -> None:
+    for dataset in ("easy", "hard"):
+        Path(small.config.layout.scores("bon_mean/seed0", dataset)).unlink()
+    table = build(small, "table3")
+    assert tables.to_csv(table).endswith("bon_mean,BoN mean,,,\n")
+    assert "| BoN mean | – | – | – |" in tables.to_markdown(table)
+    assert r"BoN mean & -- & -- & -- \\" in tables.to_latex(table)
+    assert "BoN mean on hard: no scores." in table.notes
+    assert "| GRPO | **0.625** | **0.125** | **0.375** |" in tables.to_markdown(table)
+
+
+# ------------------------------------------------------------------------------------------------------- stars
+def shifted(made: Experiment, problems: int, by: float) -> tables.Table:
+    rewards = np.linspace(0, 0.5, problems)
+    for dataset in ("easy", "hard"):
+        made.score("base", dataset, rewards)
+        made.score("grpo/seed0", dataset, rewards / 2)
+        made.score("bon_mean/seed0", dataset, rewards + by * np.linspace(1, 2, problems))
+    return build(made, "table2")
+
+
+def test_a_star_where_the_best_is_significantly_better(experiment: Callable[..., Experiment]) -> None:
+    table = shifted(experiment(), problems=20, by=0.1)
+    assert [entry.starred for entry in table.entries["bon_mean"]] == [True, True, False]
+    assert r"**0.400\***" in tables.to_markdown(table)
+    assert r"\textbf{0.400*}" in tables.to_latex(table)
+
+
+def test_holm_correction_decides(experiment: Callable[..., Experiment]) -> None:
+    """Six problems, all better: p = 2/2⁶ = 0.03125 on each of two datasets, 0.0625 after Holm."""
+    assert not any(entry.starred for entry in shifted(experiment(), 6, 0.1).entries["bon_mean"])
+
+
+def test_one_problem_and_equal_policies_have_no_star(experiment: Callable[..., Experiment]) -> None:
+    table = shifted(experiment(), problems=1, by=0.1)
+    assert not any(entry.starred for entry in table.entries["bon_mean"])
+    equal = experiment().score_all(
+        {policy: {"easy": [0.5] * 9, "hard": [0.5] * 9} for policy in ("base", "grpo/seed0", "bon_mean/seed0")}
+    )
+    for entries in build(equal, "table2").entries.values():
+        assert {(entry.rank, entry.starred) for entry in entries} == {(tables.BEST, False)}
+
+
+def test_only_one_policy_is_neither_best_nor_second(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(objectives={})
+    made.score("base", "easy", [0.5])
+    made.score("base", "hard", [0.5])
+    assert {entry.rank for entry in build(made, "table2").entries["base"]} == {0}
+
+
+# ------------------------------------------------------------------------------------------------------- files
+LABEL = r"50% of A_b & C|d *e* {f} \g ~^<h>"
+
+
+def test_labels_are_escaped(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(objectives={"grpo": {"type": "grpo", "label": LABEL}})
+    made.score("base", "easy", [0.5])
+    made.score("grpo/seed0", "easy", [0.25])
+    table = build(made, "table2")
+    markdown = tables.to_markdown(table)
+    assert r"50% of A\_b & C\|d \*e\* {f} \\g ~^\<h>" in markdown
+    assert (
+        r"50\% of A\_b \& C|d *e* \{f\} \textbackslash{}g \textasciitilde{}\textasciicircum{}\textless{}h"
+        in tables.to_latex(table)
+    )
+    assert f'"{LABEL}"' in tables.to_csv(table) or LABEL in tables.to_csv(table)
+
+
+def test_the_files_are_the_same_bytes_every_time(small: Experiment) -> None:
+    made = [tables.write(build(small, "table2"), small.config) for _ in range(2)]
+    assert made[0] == [f"results/table2.{suffix}" for suffix in ("csv", "md", "tex")]
+    digests = [files.digest(path) for path in made[0]]
+    tables.write(build(small, "table2"), small.config)
+    assert digests == [files.digest(path) for path in made[0]]
+
+
+def test_show_prints_numbers_and_marks(small: Experiment) -> None:
+    from rich.console import Console
+
+    tables.write(build(small, "table2"), small.config)
+    console = Console(width=120, force_terminal=True, color_system="standard", record=True)
+    with console.capture() as captured:
+        terminal.show("results/table2.md", console)
+    text = captured.get()
+    assert "Table 2: max@128 of all policies" in text
+    assert "\x1b[1m0.875\x1b[0m" in text  # bold
+    assert "\x1b[4m0.625\x1b[0m" in text  # underlined
+    assert "**" not in text
+    assert "<u>" not in text
+    with pytest.raises(UserError, match=r"results/table7.md: no such file; run `maxk table table7`"):
+        terminal.show("results/table7.md")

@@ -1,0 +1,184 @@
+"""`maxk score`: shards are read together or refused, and the scores say what they were made from."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maxk import config as configuration
+from maxk import files, records
+from maxk.config import Config
+from maxk.errors import UserError
+from maxk.records import Policy, Problem, Provenance
+from maxk.stages import score
+
+N, SHARDS, POLICY, DATASET = 128, 2, "base", "toy"
+FAMILY = {"source": "pocket", "transforms": [1], "open_operations": [1], "rare": 0.1, "readings": [0.5, 0.3, 0.2]}
+
+
+def provenance(stage: str, config: Config, inputs: dict[str, str], **environment: str) -> Provenance:
+    return Provenance(stage, config.name, config.settings(stage), inputs, environment)
+
+
+def write_problems(config: Config, statement: str = "add") -> None:
+    problems = [
+        Problem(f"p{i}", DATASET, split, statement, [records.Test("1", "2")])
+        for i, split in enumerate(["test", "train", "test", "test"])
+    ]
+    files.write_problems(config.layout.problems(DATASET), problems, Provenance("prepare", config.name, {}, {}, {}))
+
+
+def write_policy(config: Config, seed: int = 0) -> None:
+    policy = Policy(POLICY, "Base model", "model", lineage={"seed": seed})
+    files.write_policy(config.layout.policy(POLICY), policy)
+
+
+def write_samples(config: Config, shard: int, **changes: Any) -> None:
+    policy = files.read_policy(config.layout.policy(POLICY))
+    inputs = {
+        "problems": files.digest(config.layout.problems(DATASET)),
+        "policy": files.digest_of(policy.lineage),
+    }
+    source = dataclasses.replace(provenance("sample", config, inputs, backend="transformers"), **changes)
+    ids = [f"p{i}" for i in (0, 2, 3)][shard::SHARDS]
+    rows = [(one, i, f"print({i})", 5, "stop", 0.1) for one in ids for i in range(N)]
+    columns = dict(zip(records.SAMPLE.names, map(list, zip(*rows, strict=True)), strict=True))
+    files.write_table(config.layout.samples(POLICY, DATASET, shard), columns, records.SAMPLE, source)
+
+
+def write_verdicts(config: Config, shard: int, **changes: Any) -> None:
+    samples = config.layout.samples(POLICY, DATASET, shard)
+    inputs = {
+        "samples": files.digest(samples),
+        "problems": files.digest(config.layout.problems(DATASET)),
+    }
+    source = dataclasses.replace(provenance("verify", config, inputs, sandbox="landlock"), **changes)
+    table = files.read_table(samples, records.SAMPLE)
+    columns = {
+        "problem_id": table["problem_id"],
+        "sample_index": table["sample_index"],
+        "extraction": ["fenced"] * len(table),
+        "statuses": [["passed" if i % 2 else "wrong_answer"] for i in table["sample_index"].to_pylist()],
+    }
+    files.write_table(config.layout.verdicts(POLICY, DATASET, shard), columns, records.VERDICT, source)
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """A toy experiment in two shards, sampled and verified."""
+    monkeypatch.chdir(tmp_path)
+    made = configuration.parse(
+        {
+            "base": {"source": "hub", "model": "some/model"},
+            "datasets": {DATASET: {**FAMILY, "train": 1, "test": 3}},
+            "objectives": {},
+            "training": {"datasets": [DATASET]},
+            "sampling": {"n": N, "chunk": N, "shards": SHARDS},
+            "report": {"ks": [1, 128]},
+            "tracking": {"enabled": False},
+        }
+    )
+    files.write_json(made.layout.config, made.model_dump(mode="json"))
+    files.write_json(made.layout.tracking, {"enabled": False})
+    write_problems(made)
+    write_policy(made)
+    for shard in range(SHARDS):
+        write_samples(made, shard)
+        write_verdicts(made, shard)
+    return made
+
+
+def run(config: Config) -> None:
+    score.run(argparse.Namespace(policy=POLICY, config=config.layout.config))
+
+
+def test_scores_of_all_shards_with_their_provenance(config: Config) -> None:
+    run(config)
+    path = config.layout.scores(POLICY, DATASET)
+    rows = files.read_table(path, records.SCORE).to_pylist()
+    assert [row["problem_id"] for row in rows] == ["p0", "p2", "p3"]
+    assert {row["c"] for row in rows} == {N // 2}
+    assert rows[0]["max_at_k"] == pytest.approx([0.5, 1.0])
+    source = files.read_provenance(path)
+    assert source.settings == {
+        **config.settings("sample"),
+        **config.settings("verify"),
+        **config.settings("score"),
+    }
+    samples, verdicts = config.layout.samples(POLICY, DATASET, 1), config.layout.verdicts(POLICY, DATASET, 1)
+    assert set(source.inputs) == {
+        "problems", "policy", "samples/0", "samples/1", "verdicts/0", "verdicts/1"
+    }  # fmt: skip
+    assert source.inputs["samples/1"] == files.digest(samples)
+    assert source.inputs["verdicts/1"] == files.digest(verdicts)
+    assert source.environment == {"sandbox": "landlock", "backend": "transformers"}
+
+
+def test_the_same_inputs_give_the_same_bytes(config: Config) -> None:
+    run(config)
+    before = files.digest(config.layout.scores(POLICY, DATASET))
+    run(config)
+    assert files.digest(config.layout.scores(POLICY, DATASET)) == before
+
+
+def resampled(config: Config) -> None:
+    write_samples(config, 1, environment={"backend": "transformers", "note": "again"})
+
+
+def other_settings(config: Config) -> None:
+    settings = config.settings("sample")
+    write_samples(config, 1, settings={**settings, "sampling": {**settings["sampling"], "temperature": 0.7}})
+    write_verdicts(config, 1)
+
+
+def other_sandbox(config: Config) -> None:
+    write_verdicts(config, 1, environment={"sandbox": "off"})
+
+
+def other_problems(config: Config) -> None:
+    write_problems(config, statement="subtract")
+
+
+def other_problems_for_verdicts(config: Config) -> None:
+    write_problems(config, statement="subtract")
+    for shard in range(SHARDS):
+        write_verdicts(config, shard)
+
+
+def other_policy(config: Config) -> None:
+    write_policy(config, seed=1)
+
+
+def other_experiment(config: Config) -> None:
+    write_samples(config, 0, experiment="other")
+    write_verdicts(config, 0)
+
+
+def no_verdicts(config: Config) -> None:
+    Path(config.layout.verdicts(POLICY, DATASET, 1)).unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (resampled, r"verdicts/base/toy/1.parquet: not the verdicts of results/samples/base/toy/1.parquet as it is"),
+        (other_settings, r"toy/0.parquet and .*toy/1.parquet do not belong .*settings.sampling.temperature is 1.0"),
+        (other_sandbox, r"toy/0.parquet and .*toy/1.parquet do not belong .*sandbox is 'landlock' in one and 'off'"),
+        (other_problems, r"samples/base/toy/0.parquet: not sampled with results/data/toy/problems.parquet as it is"),
+        (other_problems_for_verdicts, r"verdicts/.* and .*samples/.* were made from different problems"),
+        (other_policy, r"samples/base/toy/0.parquet: not sampled with results/policies/base/policy.json as it is"),
+        (other_experiment, r"samples/base/toy/0.parquet: made by experiment 'other', but the config is named"),
+        (no_verdicts, r"verdicts/base/toy/1.parquet: no such file"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(config: Config, spoil: Callable[[Config], None], says: str) -> None:
+    spoil(config)
+    with pytest.raises(UserError, match=says) as error:
+        run(config)
+    assert "\n" not in str(error.value)
+    assert not Path(config.layout.scores(POLICY, DATASET)).exists()
