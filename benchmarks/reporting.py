@@ -42,9 +42,7 @@ OBJECTIVES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=1000)
     parser.add_argument("--samples", type=int, default=256)
     parser.add_argument("--seeds", type=int, default=1)
@@ -105,9 +103,7 @@ def write_scores(config: Config, problems: int) -> None:
                 "c": right.tolist(),
                 "rewards": list(rewards),
                 "max_at_k": list(estimators.max_at_k(rewards, list(config.report.ks))),
-                "pass_at_k": list(
-                    estimators.pass_at_k(config.sampling.n, right[:, None], np.array(config.report.ks))
-                ),
+                "pass_at_k": list(estimators.pass_at_k(config.sampling.n, right[:, None], np.array(config.report.ks))),
                 "mean_tokens": [100.0] * problems,
                 "truncated": [0.01] * problems,
                 "entropies": list(rng.gamma(3.0, 0.2 / (1 + 0.1 * index), size=shape).astype(np.float32)),
@@ -124,9 +120,7 @@ def write_scores(config: Config, problems: int) -> None:
 
 def timed(command: list[str]) -> float:
     start = time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-m", "maxk.cli", *command, "--config", "results/config.json"], check=True
-    )
+    subprocess.run([sys.executable, "-m", "maxk.cli", *command, "--config", "results/config.json"], check=True)
     seconds = time.perf_counter() - start
     print(f"maxk {' '.join(command):<19}{seconds:6.1f} s", flush=True)
     return seconds

@@ -139,9 +139,7 @@ def test_miscounts_name_policy_dataset_problem_and_command(what: str, damage: ob
 def test_ungraded_samples_are_refused_not_scored_as_zero() -> None:
     verified = verdicts()
     verified[5][3] = ["passed", "harness_error"]
-    with pytest.raises(
-        UserError, match=r"1 of 8 samples could not be graded .*problem p1, sample 1.*maxk verify"
-    ):
+    with pytest.raises(UserError, match=r"1 of 8 samples could not be graded .*problem p1, sample 1.*maxk verify"):
         columns(scorer(), samples(), verified)
 
 
@@ -153,9 +151,7 @@ def with_completions(texts: list[str]) -> list[list[object]]:
 @pytest.mark.parametrize("chunk", [16, 32])
 def test_a_reused_seed_is_refused(chunk: int) -> None:
     copied = [f"a{i % 16}" for i in range(32)] + [f"b{i}" for i in range(32)]
-    with pytest.raises(
-        UserError, match=r"problem p0: the 16 samples from 16 repeat those from 0 .*maxk sample"
-    ):
+    with pytest.raises(UserError, match=r"problem p0: the 16 samples from 16 repeat those from 0 .*maxk sample"):
         columns(scorer(32, chunk), with_completions(copied), verdicts(32))
 
 

@@ -116,8 +116,7 @@ class Scorer:
         if (counts != 1).any():
             at = int(np.argmax((counts != 1).any(axis=1)))
             raise UserError(
-                f"{self._name}, problem {self.problem_ids[at]}: {self._miscount(counts[at], what)}; "
-                f"{self._again(what)}"
+                f"{self._name}, problem {self.problem_ids[at]}: {self._miscount(counts[at], what)}; {self._again(what)}"
             )
         return np.argsort(key, kind="stable")
 

@@ -48,9 +48,7 @@ def read(config: Config, policy: str, dataset: str) -> Evaluation:
     remedy = f"run `maxk sample {policy}` and `maxk verify {policy}` again"
     for other in shards[1:]:
         require_equal(first.samples, _shared(first.sampled), other.samples, _shared(other.sampled), remedy)
-        require_equal(
-            first.verdicts, _shared(first.verified), other.verdicts, _shared(other.verified), remedy
-        )
+        require_equal(first.verdicts, _shared(first.verified), other.verdicts, _shared(other.verified), remedy)
     problems_path, policy_path = config.layout.problems(dataset), config.layout.policy(policy)
     problems = files.read_problems(problems_path, "test")
     current = {
@@ -80,13 +78,9 @@ def _shard(config: Config, policy: str, dataset: str, index: int) -> Shard:
             )
     digests = files.digest(samples), files.digest(verdicts)
     if verified.inputs.get("samples") != digests[0]:
-        raise UserError(
-            f"{verdicts}: not the verdicts of {samples} as it is now; run `maxk verify {policy}` again"
-        )
+        raise UserError(f"{verdicts}: not the verdicts of {samples} as it is now; run `maxk verify {policy}` again")
     if verified.inputs.get("problems") != sampled.inputs.get("problems"):
-        raise UserError(
-            f"{verdicts} and {samples} were made from different problems; run `maxk sample {policy}` again"
-        )
+        raise UserError(f"{verdicts} and {samples} were made from different problems; run `maxk sample {policy}` again")
     return Shard(samples, verdicts, sampled, verified, digests)
 
 

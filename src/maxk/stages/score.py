@@ -37,6 +37,4 @@ def run(args: argparse.Namespace) -> None:
             chunk=config.sampling.chunk,
         )
         columns = scorer.columns(evaluation.samples, evaluation.verdicts)
-        files.write_table(
-            config.layout.scores(args.policy, dataset), columns, records.SCORE, evaluation.source
-        )
+        files.write_table(config.layout.scores(args.policy, dataset), columns, records.SCORE, evaluation.source)
