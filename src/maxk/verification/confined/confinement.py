@@ -1,0 +1,145 @@
+"""Landlock, seccomp and resource limits, applied by a process to itself (standard library only; Linux).
+
+Runs inside the sandbox, in the fork server and its children. Landlock and seccomp have no Python binding in the
+standard library, so the few system calls are made through ctypes; every failure raises OSError, never passes silently.
+
+Sources: Linux Documentation/userspace-api/landlock.rst and seccomp_filter.rst.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import resource
+import struct
+
+_SYS_LANDLOCK_CREATE, _SYS_LANDLOCK_ADD, _SYS_LANDLOCK_RESTRICT = (
+    444,
+    445,
+    446,
+)  # the same on all architectures
+_SYS_SECCOMP = {"x86_64": 317, "aarch64": 277, "riscv64": 277, "ppc64le": 358, "s390x": 348}
+_SYS_CAPSET = {"x86_64": 126, "aarch64": 91, "riscv64": 91, "ppc64le": 184, "s390x": 185}
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_READ_FILE, _READ_DIR = 1 << 2, 1 << 3
+_SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 1, 2
+_RIGHTS_OF_ABI = {
+    1: 13,
+    2: 14,
+    3: 15,
+    4: 15,
+}  # number of file-system access rights known to an ABI; 16 from 5 on
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+def _call(number: int, *arguments: object) -> int:
+    words = (ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)
+    result = int(_libc.syscall(ctypes.c_long(number), *words))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"system call {number}: {os.strerror(code)}")
+    return result
+
+
+def landlock_abi() -> int:
+    """The Landlock version of this kernel; 0 where there is none."""
+    try:
+        return _call(_SYS_LANDLOCK_CREATE, None, 0, 1)
+    except OSError:
+        return 0
+
+
+def landlock_ruleset(readable: list[str], abi: int) -> int:
+    """A ruleset that denies every file-system access but reading beneath `readable`, and all that `abi` can deny.
+
+    From ABI 4 on TCP bind and connect are denied too, from ABI 6 on abstract sockets and signals to other domains.
+    """
+    rights = (1 << _RIGHTS_OF_ABI.get(abi, 16)) - 1
+    network = 3 if abi >= 4 else 0
+    scope = _SCOPE_ABSTRACT_UNIX | _SCOPE_SIGNAL if abi >= 6 else 0
+    attributes = struct.pack("QQQ", rights, network, scope)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
+    ruleset = _call(_SYS_LANDLOCK_CREATE, attributes, len(attributes), 0)
+    for path in readable:
+        try:
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue  # the interpreter works without it or fails the probe
+        allowed = _READ_FILE | _READ_DIR if os.path.isdir(path) else _READ_FILE  # noqa: PTH112 (no pathlib in here)
+        _call(_SYS_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", allowed, fd), 0)
+        os.close(fd)
+    return ruleset
+
+
+def signal_scope_ruleset(abi: int) -> int | None:
+    """A ruleset that only stops signals and abstract sockets leaving the process (ABI 6), else None."""
+    if abi < 6:
+        return None
+    return _call(_SYS_LANDLOCK_CREATE, struct.pack("QQQ", 0, 0, _SCOPE_ABSTRACT_UNIX | _SCOPE_SIGNAL), 24, 0)
+
+
+def landlock_restrict(ruleset: int) -> None:
+    _call(_SYS_LANDLOCK_RESTRICT, ruleset, 0)
+
+
+def no_new_privileges() -> None:
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def die_with_parent() -> None:
+    _prctl(_PR_SET_PDEATHSIG, 9)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option}")
+
+
+def drop_capabilities() -> None:
+    """Root without capabilities: it can neither raise its own hard limits nor read what its user may not."""
+    header, nothing = struct.pack("Ii", 0x20080522, 0), bytes(24)
+    _call(_SYS_CAPSET[os.uname().machine], header, nothing)
+
+
+class SeccompFilter:
+    """A compiled filter, kept ready so that installing it in a child is one system call."""
+
+    class _Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
+
+    def __init__(self, bpf: bytes, pid_placeholder: int | None = None) -> None:
+        self._number = _SYS_SECCOMP[os.uname().machine]
+        self._code = ctypes.create_string_buffer(bpf, len(bpf))
+        self._program = self._Program(len(bpf) // 8, ctypes.addressof(self._code))
+        offsets = [
+            index * 8 + 4
+            for index, (*_, k) in enumerate(struct.iter_unpack("HBBI", bpf))
+            if k == pid_placeholder
+        ]
+        self._pid_offsets = offsets
+
+    def install(self) -> None:
+        for offset in self._pid_offsets:
+            struct.pack_into("I", self._code, offset, os.getpid())
+        _call(self._number, 1, 0, ctypes.byref(self._program))
+
+
+def address_space_in_use() -> int:
+    """Bytes of address space of this process, found without /proc: the smallest RLIMIT_AS under which it can map a page.
+
+    The kernel refuses a mapping when the new total would exceed the limit, so bisection finds the total exactly.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    low, high = 0, 1 << 46
+    while high - low > mmap.PAGESIZE:
+        middle = (low + high) // 2
+        resource.setrlimit(resource.RLIMIT_AS, (middle, hard))
+        try:
+            mmap.mmap(-1, mmap.PAGESIZE).close()
+            high = middle
+        except (OSError, MemoryError):
+            low = middle
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    return high

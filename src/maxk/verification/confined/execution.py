@@ -1,0 +1,227 @@
+"""What a forked child does: confine itself, make the streams and `__main__` of one execution, report how it ended.
+
+The child runs program code in `server.py`, at the top of the stack, so that a program has the recursion depth it would
+have under plain Python; this module prepares each execution and cleans up after it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import gc
+import io
+import os
+import re
+import resource
+import signal
+import sys
+import threading
+import time
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+
+from confinement import SeccompFilter, die_with_parent, landlock_restrict
+
+EXIT_MEMORY = 251  # exit status of a child whose program ended by MemoryError
+RECORD = Struct("=BQQ")  # of one shared execution: how it ended, CPU ns so far, bytes of output so far
+ENDED, FAILED, ABNORMAL = range(3)
+
+_TIMER_SLACK_S = 0.01  # so that what the timer stops has used more than its limit
+_INFINITY = resource.RLIM_INFINITY
+_RECURSION_LIMIT = sys.getrecursionlimit()
+_DIGITS_LIMIT = sys.get_int_max_str_digits()
+
+
+@dataclass
+class Limits:
+    """Of one execution; `address_space` includes what the idle interpreter uses."""
+
+    cpu_s: float
+    total_cpu_s: float
+    output_bytes: int
+    address_space: int
+
+
+@dataclass
+class Attempt:
+    """One execution: run `code` in `namespace`, then leave how it ended in `error`."""
+
+    code: types.CodeType
+    namespace: dict[str, object]
+    error: BaseException | None = None
+
+
+@dataclass
+class Confinement:
+    """What the server made ready for its children to put on; None where the tier has none."""
+
+    child_filter: SeccompFilter | None = None
+    signal_scope: int | None = None
+
+    def put_on(self) -> None:
+        die_with_parent()
+        if self.signal_scope is not None:
+            landlock_restrict(self.signal_scope)
+        if self.child_filter is not None:
+            self.child_filter.install()
+
+
+def fresh_main() -> dict[str, object]:
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__builtins__=builtins, __file__="main.py", __annotations__={})
+    sys.modules["__main__"] = main
+    return main.__dict__
+
+
+def limit(kind: int, soft: float, hard: float) -> None:
+    """Sets a limit, never above the hard limit the sandbox was started with."""
+    ceiling = resource.getrlimit(kind)[1]
+    if ceiling != _INFINITY:
+        soft, hard = (ceiling if value == _INFINITY else min(value, ceiling) for value in (soft, hard))
+    resource.setrlimit(kind, (int(soft), int(hard)))
+
+
+def stop_after_cpu(seconds: float) -> None:
+    """SIGPROF ends the process when it has used that much CPU from now; finer than RLIMIT_CPU's whole seconds.
+
+    A hostile program can switch it off, so RLIMIT_CPU stands behind it wherever one may run.
+    """
+    signal.setitimer(signal.ITIMER_PROF, seconds + _TIMER_SLACK_S)
+
+
+def exit_status(error: BaseException | None) -> int:
+    """The status plain Python would exit with; MemoryError has its own."""
+    if error is None:
+        return 0
+    if isinstance(error, MemoryError):
+        return EXIT_MEMORY
+    if not isinstance(error, SystemExit):
+        return 1
+    if error.code is None:
+        return 0
+    return error.code & 0xFF if isinstance(error.code, int) else 1
+
+
+@dataclass
+class SingleRun:
+    """One execution of one program in a process of its own: real descriptors, real exit."""
+
+    code: types.CodeType
+    source: str
+    limits: Limits
+    files: dict[str, bytes] = field(default_factory=dict)
+    arguments: list[str] = field(default_factory=list)
+
+    def attempts(self) -> Iterator[Attempt]:
+        sys.argv = ["main.py", *self.arguments]
+        if self.files:
+            _offer_files(self.files)
+        attempt = Attempt(self.code, fresh_main())
+        yield attempt
+        os._exit(self._finish(attempt))
+
+    def _finish(self, attempt: Attempt) -> int:
+        """What the interpreter does at its end: hook, threads, atexit, flush, finalisers."""
+        error = attempt.error
+        if (
+            error is not None
+            and not isinstance(error, SystemExit)
+            and sys.excepthook is not sys.__excepthook__
+        ):
+            sys.excepthook(type(error), error, error.__traceback__)
+        status = exit_status(error)
+        attempt.error = error = None
+        try:
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+        except BaseException as late:
+            status = exit_status(late)
+        if not _flushed(sys.stdout):
+            status = status or 120
+        if any(word in self.source for word in ("__del__", "yield", "open", "TextIOWrapper", "finalize")):
+            attempt.namespace.clear()
+            gc.collect()
+            _flushed(sys.__stdout__)
+        return status
+
+
+def _flushed(stream: object) -> bool:
+    """Like the interpreter's own flush at exit: a closed or missing stream is fine, a failing write is not."""
+    try:
+        if stream is not None and not getattr(stream, "closed", False):
+            stream.flush()  # type: ignore[attr-defined]
+    except BaseException:
+        return False
+    return True
+
+
+def _offer_files(files: dict[str, bytes]) -> None:
+    """Lets `open` read the named in-memory files: a checker gets its three files without a file system."""
+    real = io.open
+
+    def virtual_open(file: object, mode: str = "r", *arguments: object, **options: object) -> object:
+        data = files.get(str(file))
+        if data is None:
+            return real(file, mode, *arguments, **options)  # type: ignore[call-overload]
+        raw = io.BytesIO(data)
+        return raw if "b" in mode else io.TextIOWrapper(raw, encoding="utf-8", errors="replace")
+
+    builtins.open = io.open = virtual_open  # type: ignore[assignment]
+
+
+@dataclass
+class SharedRuns:
+    """All executions of one program proven state-free, in one process, each with fresh globals and streams."""
+
+    code: types.CodeType
+    source: str
+    inputs: list[bytes]
+    limits: Limits
+    report_fd: int
+
+    def attempts(self) -> Iterator[Attempt]:
+        cpu, charged = _cpu_ns(), 0
+        clears_patterns = "import" in self.source
+        for data in self.inputs:
+            offset = os.lseek(1, 0, os.SEEK_END)
+            limit(resource.RLIMIT_FSIZE, offset + self.limits.output_bytes + 1, _INFINITY)
+            stop_after_cpu(self.limits.cpu_s)
+            self._fresh_streams(data)
+            sys.setrecursionlimit(_RECURSION_LIMIT)
+            sys.set_int_max_str_digits(_DIGITS_LIMIT)
+            if clears_patterns:
+                re.purge()  # the cache is keyed by objects of the program
+            attempt = Attempt(self.code, fresh_main())
+            yield attempt
+            outcome = self._outcome(attempt)
+            before, cpu = cpu, _cpu_ns()
+            if cpu - before > self.limits.cpu_s * 1e9:
+                charged += cpu - before
+            os.write(self.report_fd, RECORD.pack(outcome, cpu, os.lseek(1, 0, os.SEEK_END)))
+            if outcome == ABNORMAL or charged >= self.limits.total_cpu_s * 1e9:
+                break
+        os._exit(0)
+
+    def _fresh_streams(self, data: bytes) -> None:
+        sys.stdin = _text(io.BufferedReader(io.BytesIO(data)))  # type: ignore[arg-type]
+        sys.stdout = _text(open(1, "wb", closefd=False))  # noqa: SIM115
+        sys.stderr = _text(open(2, "wb", closefd=False))  # noqa: SIM115
+
+    def _outcome(self, attempt: Attempt) -> int:
+        error, attempt.error = attempt.error, None
+        if isinstance(error, MemoryError):
+            return ABNORMAL
+        status = exit_status(error)
+        if not _flushed(sys.stdout):
+            status = status or 120
+        return FAILED if status else ENDED
+
+
+def _text(raw: io.BufferedIOBase) -> io.TextIOWrapper:
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape")
+
+
+def _cpu_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_PROCESS_CPUTIME_ID)

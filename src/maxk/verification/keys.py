@@ -1,0 +1,58 @@
+"""The identity of a submission: equal keys mean equal verdicts."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from maxk.verification.verdicts import CheckerProgram, Limits, Submission, Test
+
+_REMEMBERED_TESTS = 256
+
+
+@cache
+def policy_version() -> str:
+    """Fingerprint of all that decides a verdict besides its inputs: this package's sources and the Python version."""
+    digest = hashlib.sha256(sys.version.encode())
+    here = Path(__file__).parent
+    for path in sorted([*here.glob("*.py"), *here.glob("confined/*.py")]):
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+class Keys:
+    """Computes keys; hashes a test list once while its submissions come one after another."""
+
+    def __init__(self, version: str, tier: str, limits: Limits) -> None:
+        self._prefix = f"{version} {tier}"
+        self._limits = limits
+        self._tests: dict[int, tuple[Sequence[Test], bytes]] = {}
+
+    def of(self, submission: Submission) -> bytes:
+        checker = submission.checker
+        # A function has no content to hash: its identity tells equal submissions of one call, and is never stored.
+        identity = checker.source if isinstance(checker, CheckerProgram) else id(checker) if checker else ""
+        rest = (self._prefix, submission.limits or self._limits, submission.strict_lines, identity)
+        digest = hashlib.sha256(repr(rest).encode(errors="surrogatepass"))
+        digest.update(self._hash_of(submission.tests))
+        program = submission.program
+        digest.update(b"none" if program is None else b"text" + program.encode(errors="surrogatepass"))
+        return digest.digest()
+
+    def _hash_of(self, tests: Sequence[Test]) -> bytes:
+        known = self._tests.get(id(tests))
+        if known is not None and known[0] is tests:
+            return known[1]
+        digest = hashlib.sha256()
+        for stdin, expected in tests:
+            for text in (stdin, expected):
+                data = text.encode(errors="surrogatepass")
+                digest.update(len(data).to_bytes(8, "little") + data)
+        if len(self._tests) >= _REMEMBERED_TESTS:
+            self._tests.clear()
+        self._tests[id(tests)] = tests, digest.digest()
+        return digest.digest()

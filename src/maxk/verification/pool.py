@@ -1,0 +1,183 @@
+"""The trusted end of the fork servers: jobs sent, results received, packets checked.
+
+A server is confined and never sees a hostile program's output, but it is not believed either: a packet that makes no
+sense raises, and the caller replaces the server.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from maxk.verification.sandbox import ServerProcess, send_memory_file
+from maxk.verification.verdicts import Limits, Submission
+
+RAN, RUNTIME, TIME, MEMORY, OUTPUT, FORBIDDEN, UNTESTED = range(7)  # outcomes, as in confined/server.py
+
+_HEADER = struct.Struct("=QIIBB")
+_RESULT = struct.Struct("=BBddQQ")
+_PACKET, _FILES = 1 << 18, 64
+_SHARED_TESTS = 2000  # more results than this do not fit in one packet
+_SLACK_S = 30.0
+_BATCH_RUNS = 32
+CHECKER_FILES = ["input.txt", "expected.txt", "output.txt"]
+
+
+@dataclass(eq=False)
+class Job:
+    """One submission on its way; `waiters` are the indices that share its verdict."""
+
+    submission: Submission
+    limits: Limits
+    key: bytes
+    waiters: list[int]
+    numpy: bool
+    statuses: list[str] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+    first: int = 0  # test its current run starts at
+    undecided: int = 0  # tests still waiting for a checker program
+    ran: bool = False
+    attempts: int = 0
+    walled: bool = False  # stopped by the wall clock: depends on the machine's load, so never stored
+    alone: bool = False  # being run again with nothing beside it
+    again_from: int = -1  # test from which it has to be run again alone
+
+    @property
+    def tests(self) -> int:
+        return len(self.statuses) - self.first
+
+
+@dataclass(eq=False)
+class Check:
+    """A checker program's run for one test of a job."""
+
+    job: Job
+    test: int
+    output: bytes
+    limits: Limits
+    source: str
+    numpy: bool = False
+    attempts: int = 0
+    alone: bool = False
+    tests: int = 1
+
+
+class Server:
+    """A server process with the jobs it has been given."""
+
+    _ids = 0
+
+    def __init__(self, tier: str, numpy: bool, share: bool) -> None:
+        self.tier, self.numpy, self.share = tier, numpy, share
+        self.jobs: dict[int, Job | Check] = {}
+        self.heard = time.monotonic()
+        self.process = ServerProcess(tier, numpy)
+
+    def is_stuck(self) -> bool:
+        """Whether it has been silent for longer than any batch of its jobs can take."""
+        patience = _SLACK_S + max((job.limits.wall * _BATCH_RUNS for job in self.jobs.values()), default=0.0)
+        return bool(self.jobs) and time.monotonic() - self.heard > patience
+
+    def send(self, job: Job | Check) -> None:
+        """Queues a job; raises OSError when the server is gone."""
+        Server._ids += 1
+        if not self.jobs:
+            self.heard = time.monotonic()
+        self.jobs[Server._ids] = job
+        send_memory_file(self.process.socket, marshal.dumps(self._packed(Server._ids, job)))
+
+    def _packed(self, job_id: int, job: Job | Check) -> tuple[object, ...]:
+        limits = job.limits
+        numbers = (limits.cpu_s, limits.wall, limits.total, limits.memory_mb << 20, limits.output_bytes)
+        if isinstance(job, Job):
+            inputs = [stdin.encode(errors="surrogatepass") for stdin, _ in job.submission.tests[job.first :]]
+            share = self.share and not job.alone and not self.numpy and len(inputs) <= _SHARED_TESTS
+            return job_id, job.submission.program, inputs, share, numbers, {}, []
+        stdin, expected = job.job.submission.tests[job.test]
+        contents = [stdin.encode(errors="surrogatepass"), expected.encode(errors="surrogatepass"), job.output]
+        files = dict(zip(CHECKER_FILES, contents, strict=True))
+        return job_id, job.source, [b""], False, numbers, files, CHECKER_FILES
+
+    def receive(self) -> list[Run]:
+        """Results in one packet; raises OSError or ValueError when the server is gone or makes no sense."""
+        packet, files, _, _ = socket.recv_fds(self.process.socket, _PACKET, _FILES)
+        try:
+            if not packet:
+                raise OSError(f"the server ended: {self.process.last_words()}")
+            self.heard = time.monotonic()
+            return self._unpack(packet, files)
+        except BaseException:
+            for fd in files:
+                os.close(fd)
+            raise
+
+    def _unpack(self, packet: bytes, files: list[int]) -> list[Run]:
+        if len(packet) < _HEADER.size:
+            raise ValueError("a packet without a header")
+        job_id, first, count, shared, last = _HEADER.unpack_from(packet)
+        job = self.jobs.get(job_id)
+        if job is None or len(packet) != _HEADER.size + count * _RESULT.size:
+            raise ValueError("a packet of no job or of the wrong length")
+        if len(files) != (min(count, 1) if shared else count) or first + count > job.tests:
+            raise ValueError("a packet with the wrong number of files or tests")
+        runs = list(self._runs(job, first, packet, files, bool(shared)))
+        if last:
+            del self.jobs[job_id]
+            if not runs:
+                runs = [Run(job)]
+            runs[-1].last = True
+        return runs
+
+    def _runs(self, job: Job | Check, first: int, packet: bytes, files: list[int], shared: bool) -> Iterator[Run]:
+        start = 0
+        results = list(_RESULT.iter_unpack(packet[_HEADER.size :]))
+        for index, (outcome, walled, cpu_s, _, _, end) in enumerate(results):
+            if outcome > UNTESTED or end - start > job.limits.output_bytes and outcome == RAN:
+                raise ValueError("a result out of range")
+            owns = not shared or index == len(results) - 1
+            file = files[0 if shared else index]
+            yield Run(job, first + index, outcome, bool(walled), cpu_s, file, start, end, owns)
+            start = end if shared else 0
+
+
+@dataclass(eq=False)
+class Run:
+    """How one test run ended, and where its output is."""
+
+    job: Job | Check
+    test: int = -1  # -1: no run, only the end of the job
+    outcome: int = RAN
+    walled: bool = False
+    cpu_s: float = 0.0
+    file: int = -1
+    start: int = 0
+    end: int = 0
+    owns_file: bool = False
+    last: bool = False
+
+    def output(self) -> bytes:
+        """The bytes written; closes the file if it is this run's."""
+        if self.file < 0:
+            return b""
+        parts: list[bytes] = []
+        at = self.start
+        while at < self.end:
+            part = os.pread(self.file, self.end - at, at)
+            if not part:
+                break
+            parts.append(part)
+            at += len(part)
+        self.release()
+        return b"".join(parts)
+
+    def release(self) -> None:
+        if self.owns_file:
+            os.close(self.file)
+            self.owns_file, self.file = False, -1
+
+

@@ -1,0 +1,122 @@
+"""Words shared by the whole package: limits, statuses, submissions and verdicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+PASSED = "passed"
+WRONG_ANSWER = "wrong_answer"
+RUNTIME_ERROR = "runtime_error"
+TIME_LIMIT = "time_limit"
+MEMORY_LIMIT = "memory_limit"
+OUTPUT_LIMIT = "output_limit"
+VIOLATION = "violation"
+UNPARSEABLE = "unparseable"
+HARNESS_ERROR = "harness_error"
+
+STATUSES = (
+    PASSED,
+    WRONG_ANSWER,
+    RUNTIME_ERROR,
+    TIME_LIMIT,
+    MEMORY_LIMIT,
+    OUTPUT_LIMIT,
+    VIOLATION,
+    UNPARSEABLE,
+    HARNESS_ERROR,
+)
+
+Test = tuple[str, str]
+"""One test: (standard input, expected standard output)."""
+
+
+@dataclass(frozen=True)
+class CheckerProgram:
+    """An untrusted checker, run in the same sandbox as the programs it judges.
+
+    It is started as `main.py input.txt expected.txt output.txt` (the three names can be opened for reading) and accepts
+    by printing a number of at least 1, as the `generated_checker` programs of open-r1/codeforces do. A checker that
+    fails in any way does not accept: the program's output may be what made it fail.
+    """
+
+    source: str
+
+
+Checker = Callable[[str, str, str], bool]
+"""A trusted checker, part of the data set's code: (input, expected, output) → accepted. Runs in the parent."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one run of a program may use.
+
+    cpu_s: CPU seconds (user + system) of one test; decides `time_limit`.
+    memory_mb: MiB of memory beyond what the idle interpreter uses; decides `memory_limit`.
+    output_bytes: bytes of standard output of one test; decides `output_limit`.
+    wall_s: wall-clock seconds of one test; only stops what waits without using CPU. Default max(5 × cpu_s, cpu_s + 5).
+    total_cpu_s: seconds one program may spend in tests that end in `time_limit`; the tests after that are not run and
+        count as `untested`. Default 4 × cpu_s.
+    untested: status of tests not run because of `total_cpu_s`.
+    """
+
+    cpu_s: float = 2.0
+    memory_mb: int = 512
+    output_bytes: int = 16 << 20
+    wall_s: float | None = None
+    total_cpu_s: float | None = None
+    untested: str = TIME_LIMIT
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_s", "memory_mb", "output_bytes"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Limits.{name} must be positive, not {getattr(self, name)!r}")
+        for name in ("wall_s", "total_cpu_s"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"Limits.{name} must be positive or None, not {value!r}")
+        if self.untested not in STATUSES or self.untested == PASSED:
+            raise ValueError(f"Limits.untested must be a failing status, not {self.untested!r}")
+
+    @property
+    def wall(self) -> float:
+        return self.wall_s if self.wall_s is not None else max(5 * self.cpu_s, self.cpu_s + 5)
+
+    @property
+    def total(self) -> float:
+        return self.total_cpu_s if self.total_cpu_s is not None else 4 * self.cpu_s
+
+
+class Submission(NamedTuple):
+    """One thing to grade. A plain `(program, tests)` pair is accepted wherever a submission is.
+
+    program: Python source, or None for a completion without a program (every test is `unparseable`).
+    tests: (stdin, expected stdout) pairs, at least one.
+    limits: of this problem; default those of the grader.
+    checker: decides instead of the comparison rule.
+    strict_lines: compare line by line as LiveCodeBench does.
+    """
+
+    program: str | None
+    tests: Sequence[Test]
+    limits: Limits | None = None
+    checker: Checker | CheckerProgram | None = None
+    strict_lines: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Statuses of one submission's tests in order, and CPU seconds of each (0.0 where none ran)."""
+
+    statuses: tuple[str, ...]
+    cpu_s: tuple[float, ...] = field(default=(), compare=False)
+    cached: bool = field(default=False, compare=False)
+
+    @property
+    def reward(self) -> float:
+        """Fraction of tests passed; NaN if any test could not be graded (`harness_error`), which is not a zero."""
+        if HARNESS_ERROR in self.statuses:
+            return math.nan
+        return self.statuses.count(PASSED) / len(self.statuses)
