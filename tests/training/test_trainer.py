@@ -17,9 +17,11 @@ from trl import GRPOTrainer
 
 from maxk.config import Training
 from maxk.objectives import make
-from maxk.training.trainer import MaxkTrainer, arguments
+from maxk.training.trainer import MaxkTrainer, arguments, schedule
 
-PROMPTS = [f"sort up, {word}\n" for word in ("total", "largest", "count", "middle", "show", "ends", "spread", "smallest")]
+PROMPTS = [
+    f"sort up, {word}\n" for word in ("total", "largest", "count", "middle", "show", "ends", "spread", "smallest")
+]
 TRAINING = Training(
     datasets=("pocket-contests",),
     prompts_per_step=4,
@@ -49,12 +51,13 @@ def trained(
 ) -> GRPOTrainer:
     """A trainer after its training; `training.epochs` = 1 is two generation batches."""
     torch.set_num_threads(1)
+    order = schedule(training, len(PROMPTS), seed=0)
     extra = {"objective": make(spec)} if issubclass(trainer_class, MaxkTrainer) else {}
     trainer = trainer_class(
         model=base_model,
         reward_funcs=[reward],
-        args=arguments(training, folder, seed=0, problems=len(PROMPTS)),
-        train_dataset=Dataset.from_list([{"prompt": prompt, "problem_id": prompt} for prompt in PROMPTS]),
+        args=arguments(training, folder, seed=0, prompts=len(order)),
+        train_dataset=Dataset.from_list([{"prompt": PROMPTS[i], "problem_id": PROMPTS[i]} for i in order]),
         processing_class=AutoTokenizer.from_pretrained(base_model, padding_side="left"),
         callbacks=callbacks,
         **extra,
@@ -130,9 +133,7 @@ class Spy(MaxkTrainer):
 def test_off_policy_advantages_come_from_whole_groups_and_current_ratios(base_model: str, tmp_path: Path) -> None:
     spec = {"type": "bon_offpolicy_exact", "k": 2}
     Spy.seen = []
-    trained(
-        base_model, tmp_path, spec, trainer_class=Spy, training=TRAINING.model_copy(update={"iterations": 3})
-    )
+    trained(base_model, tmp_path, spec, trainer_class=Spy, training=TRAINING.model_copy(update={"iterations": 3}))
     assert len(Spy.seen) == 2 * 3 * 2  # generation batches × iterations × micro-batches
     drifts = []
     for advantages, rewards, log_ratios, prompts in Spy.seen:
@@ -184,19 +185,18 @@ class StopAfter(TrainerCallback):
         control.should_training_stop = state.global_step >= self.step
 
 
-@pytest.mark.parametrize(
-    ("spec", "iterations"), [({"type": "grpo"}, 1), ({"type": "bon_offpolicy_exact", "k": 2}, 2)]
-)
+@pytest.mark.parametrize("batches", [1, 2, 3])  # the second is the end of an epoch
+@pytest.mark.parametrize(("spec", "iterations"), [({"type": "grpo"}, 1), ({"type": "bon_offpolicy_exact", "k": 2}, 2)])
 def test_resumed_equals_uninterrupted(
-    spec: dict[str, Any], iterations: int, base_model: str, tmp_path: Path
+    spec: dict[str, Any], iterations: int, batches: int, base_model: str, tmp_path: Path
 ) -> None:
     training = TRAINING.model_copy(update={"iterations": iterations, "epochs": 2.0})
     whole = trained(base_model, tmp_path / "whole", spec, training=training)
     stopped = trained(
-        base_model, tmp_path / "cut", spec, training=training, callbacks=[StopAfter(2 * iterations)]
+        base_model, tmp_path / "cut", spec, training=training, callbacks=[StopAfter(batches * iterations)]
     )
-    assert stopped.state.global_step == 2 * iterations
-    checkpoint = str(tmp_path / "cut" / f"checkpoint-{2 * iterations}")
+    assert stopped.state.global_step == batches * iterations
+    checkpoint = str(tmp_path / "cut" / f"checkpoint-{batches * iterations}")
     resumed = trained(base_model, tmp_path / "cut", spec, training=training, resume=checkpoint)
 
     def steps(trainer: GRPOTrainer) -> list[dict[str, float]]:
@@ -207,11 +207,27 @@ def test_resumed_equals_uninterrupted(
     assert torch.allclose(weights(resumed), weights(whole), atol=1e-7)
 
 
-# --------------------------------------------------------------------------------------------------------- arguments
+# ------------------------------------------------------------------------------------------------ schedule, arguments
+def test_schedule_permutes_every_epoch_anew() -> None:
+    order = schedule(TRAINING.model_copy(update={"epochs": 3.0}), problems=8, seed=1)
+    epochs = [order[i : i + 8] for i in (0, 8, 16)]
+    assert all(sorted(epoch) == list(range(8)) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert order == schedule(TRAINING.model_copy(update={"epochs": 3.0}), problems=8, seed=1)
+    assert order != schedule(TRAINING.model_copy(update={"epochs": 3.0}), problems=8, seed=2)
+
+
+@pytest.mark.parametrize(("epochs", "problems", "batches"), [(1.0, 10, 2), (0.5, 8, 1), (0.01, 8, 1), (2.0, 3, 2)])
+def test_schedule_is_whole_batches_also_where_sizes_do_not_divide(epochs: float, problems: int, batches: int) -> None:
+    order = schedule(TRAINING.model_copy(update={"epochs": epochs}), problems, seed=0)
+    assert len(order) == batches * TRAINING.prompts_per_step
+    assert set(order) <= set(range(problems))
+
+
 def test_arguments_follow_the_configuration(tmp_path: Path) -> None:
     training = TRAINING.model_copy(update={"iterations": 3, "epochs": 2.0, "kl_coefficient": 0.02, "clip": 0.1})
-    args = arguments(training, tmp_path, seed=5, problems=8)
-    assert args.max_steps == 2 * 8 // 4 * 3
+    args = arguments(training, tmp_path, seed=5, prompts=16)
+    assert args.max_steps == 16 // 4 * 3
     assert args.per_device_train_batch_size == 2 * 4
     assert args.gradient_accumulation_steps == args.steps_per_generation == 2
     assert (args.beta, args.epsilon, args.num_iterations, args.seed) == (0.02, 0.1, 3, 5)

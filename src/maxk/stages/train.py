@@ -80,7 +80,7 @@ def _optimise(
     from maxk import environment, objectives, prompts
     from maxk.training.callbacks import MetricsLog, ProgressLine, StopOnSignal
     from maxk.training.reward import TestReward
-    from maxk.training.trainer import MaxkTrainer, arguments
+    from maxk.training.trainer import MaxkTrainer, arguments, schedule
     from maxk.verification import Grader
 
     environment.quiet_libraries()
@@ -92,6 +92,7 @@ def _optimise(
     rows = [
         {"prompt": prompts.render(p.statement, config.prompt, tokenizer), "problem_id": p.problem_id} for p in problems
     ]
+    dataset = Dataset.from_list(rows).select(schedule(training, len(rows), seed))
     stop = StopOnSignal(training.iterations)
     with Grader(**environment.grader_options(config)) as grader:
         grader.canary()
@@ -99,8 +100,8 @@ def _optimise(
         trainer = MaxkTrainer(
             model=base.model,
             reward_funcs=[TestReward(grader, problems)],
-            args=arguments(training, checkpoints, seed, len(problems)),
-            train_dataset=Dataset.from_list(rows),
+            args=arguments(training, checkpoints, seed, len(dataset)),
+            train_dataset=dataset,
             processing_class=tokenizer,
             callbacks=[
                 MetricsLog(folder / "metrics.jsonl", run),

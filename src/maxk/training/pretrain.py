@@ -61,8 +61,7 @@ def pretrain(
     if prompt.chat:
         raise UserError("prompt.chat: a base with source: pretrain has no chat template; set it to false")
     pairs = [
-        (prompts.render(statement, prompt, None), program)
-        for statement, program in corpus(config.corpus, config.seed)
+        (prompts.render(statement, prompt, None), program) for statement, program in corpus(config.corpus, config.seed)
     ]
     tokenizer = learn_tokenizer(pairs, config.architecture.vocabulary)
     with _single_thread(), torch.random.fork_rng(devices=[]):
@@ -107,7 +106,8 @@ def learn_tokenizer(pairs: Iterable[tuple[str, str]], vocabulary: int) -> PreTra
 
 def _encode(tokenizer: PreTrainedTokenizerFast, pairs: Sequence[tuple[str, str]]) -> Batch:
     """Every pair as prompt, program, end; prompt and program are tokenized apart, as in generation."""
-    heads, tails = (tokenizer(list(texts)).input_ids for texts in zip(*pairs, strict=True))
+    encode = tokenizer.backend_tokenizer.encode_batch
+    heads, tails = ([text.ids for text in encode(texts)] for texts in zip(*pairs, strict=True))
     width = max(len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)) + 1
     inputs = torch.full((len(pairs), width), tokenizer.pad_token_id)
     labels = torch.full((len(pairs), width), IGNORED)
@@ -143,12 +143,8 @@ def build_model(architecture: Architecture, tokenizer: PreTrainedTokenizerFast) 
     return model
 
 
-def _train(
-    model: LlamaForCausalLM, data: Batch, config: PretrainedBase, track: Track
-) -> list[tuple[int, float]]:
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=config.learning_rate, betas=BETAS, weight_decay=WEIGHT_DECAY
-    )
+def _train(model: LlamaForCausalLM, data: Batch, config: PretrainedBase, track: Track) -> list[tuple[int, float]]:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=BETAS, weight_decay=WEIGHT_DECAY)
     schedule = get_cosine_schedule_with_warmup(optimizer, int(WARMUP * config.steps), config.steps)
     every = max(1, config.steps // CURVE_POINTS)
     batches = _batches(data, config.batch_size)
@@ -179,7 +175,8 @@ def _loss(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
 def _batches(data: Batch, size: int) -> Iterator[Batch]:
     """Passes over shuffled data without end, each batch cut to its longest sequence.
 
-    Sequences of like length meet in a batch: sorted within pools of shuffled ones, which halves the padding.
+    Sequences of like length meet in a batch: sorting pools of shuffled ones saves a third of the time, for
+    0.01 nats more of held-out loss.
     """
     lengths = (data.labels != IGNORED).int().mul(torch.arange(data.labels.shape[1])).amax(dim=1) + 1
     while True:

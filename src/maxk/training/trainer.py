@@ -31,14 +31,27 @@ from maxk.diagnostics import diagnose
 from maxk.objectives import Objective
 
 
-def arguments(config: Training, folder: Path, seed: int, problems: int) -> GRPOConfig:
-    """TRL's arguments for a configuration; `problems` is the number of training problems."""
-    accumulation = config.prompts_per_step // config.microbatch_prompts
+def schedule(config: Training, problems: int, seed: int) -> list[int]:
+    """Indices of the problems in the order of training: every epoch a new permutation, in whole generation batches.
+
+    The whole order is laid out beforehand, as one pass over a longer dataset, because a sampler that is shuffled anew
+    each epoch would start again from its first permutation when a killed run resumes.
+    """
     batches = max(1, round(config.epochs * problems / config.prompts_per_step))
+    count = batches * config.prompts_per_step
+    generator = torch.Generator().manual_seed(seed)
+    epochs = [torch.randperm(problems, generator=generator) for _ in range(-(-count // problems))]
+    return torch.cat(epochs)[:count].tolist()
+
+
+def arguments(config: Training, folder: Path, seed: int, prompts: int) -> GRPOConfig:
+    """TRL's arguments for a configuration; `prompts` is the length of the `schedule`."""
+    accumulation = config.prompts_per_step // config.microbatch_prompts
     return GRPOConfig(
         output_dir=str(folder),
         seed=seed,
-        max_steps=batches * config.iterations,
+        shuffle_dataset=False,
+        max_steps=prompts // config.prompts_per_step * config.iterations,
         per_device_train_batch_size=config.microbatch_prompts * config.completions,
         gradient_accumulation_steps=accumulation,
         steps_per_generation=accumulation,
