@@ -93,7 +93,7 @@ def learn_tokenizer(pairs: Iterable[tuple[str, str]], vocabulary: int) -> PreTra
         vocab_size=vocabulary, special_tokens=list(SPECIAL_TOKENS), initial_alphabet=[], show_progress=False
     )
     tokenizer.train_from_iterator((text for pair in pairs for text in pair), trainer)
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=END,
@@ -139,7 +139,7 @@ def build_model(architecture: Architecture, tokenizer: PreTrainedTokenizerFast) 
             **ids,
         )
     )
-    model.generation_config = GenerationConfig(**ids)  # type: ignore[no-untyped-call]
+    model.generation_config = GenerationConfig(**ids)
     return model
 
 
