@@ -25,8 +25,10 @@ rule all:
     """Everything an experiment shows."""
     default_target: True
     input:
-        [
-            OUT.scores(policy, dataset)
-            for policy in CONFIG.policies
-            for dataset in CONFIG.evaluated
-        ],
+        OUT.table("table2"),
+        OUT.table("table3"),
+        OUT.statistics,
+        OUT.table("comparison"),
+        OUT.figure("figure1"),
+        OUT.figure("figure2"),
+        OUT.figure("training"),

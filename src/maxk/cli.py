@@ -17,7 +17,21 @@ from typing import Any
 
 from maxk.errors import UserError
 
-STAGES = ("configure", "track", "prepare", "base", "train", "sample", "verify", "score")
+STAGES = (
+    "configure",
+    "track",
+    "prepare",
+    "base",
+    "train",
+    "sample",
+    "verify",
+    "score",
+    "table",
+    "statistics",
+    "compare",
+    "figure",
+    "show",
+)
 
 
 def parser() -> argparse.ArgumentParser:

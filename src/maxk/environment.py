@@ -5,9 +5,6 @@ from __future__ import annotations
 import platform
 import warnings
 from importlib import metadata
-from typing import Any
-
-from maxk.config import Config
 
 _RECORDED = ("maxk", "torch", "transformers", "trl", "numpy", "vllm")
 
@@ -29,17 +26,3 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def grader_options(config: Config) -> dict[str, Any]:
-    """The keyword arguments of `maxk.verification.Grader` that a configuration asks for."""
-    from maxk.verification import Limits, VerdictCache
-
-    verification = config.verification
-    limits = Limits(cpu_s=verification.cpu_s, memory_mb=verification.memory_mb, output_bytes=verification.output_bytes)
-    return {
-        "limits": limits,
-        "workers": verification.workers,
-        "sandbox": verification.sandbox,
-        "cache": VerdictCache(config.layout.verdict_cache),
-    }

@@ -1,1 +1,113 @@
-"""Tables, statistics and figures."""
+"""Tables, statistics and figures, from the scores of all policies.
+
+Makes results/table*.{csv,md,tex}, results/statistics.csv, results/paired_tests.csv, results/comparison.{csv,md} and
+results/figure*.{png,pdf}.
+"""
+
+SCORES = [
+    OUT.scores(policy, dataset)
+    for policy in CONFIG.policies
+    for dataset in CONFIG.evaluated
+]
+
+
+rule table:
+    """Write one of the paper's tables, with Markdown and LaTeX twins."""
+    input:
+        config=ancient(OUT.config),
+        tracking=ancient(OUT.tracking),
+        scores=SCORES,
+    output:
+        [OUT.table("{table}", suffix) for suffix in ("csv", "md", "tex")],
+    log:
+        OUT.log("table", "{table}"),
+    benchmark:
+        OUT.benchmark("table", "{table}")
+    wildcard_constraints:
+        table=r"table\d+",
+    conda:
+        "maxk"
+    threads: 1
+    resources:
+        mem_mb=4_000,
+        runtime=30,
+    params:
+        settings=settings("report"),
+    shell:
+        "maxk table {wildcards.table} --config {input.config:q} 2>&1 | tee {log:q}"
+
+
+rule statistics:
+    """Intervals of every number, and paired tests between policies."""
+    input:
+        config=ancient(OUT.config),
+        tracking=ancient(OUT.tracking),
+        scores=SCORES,
+    output:
+        OUT.statistics,
+        OUT.table("paired_tests"),
+    log:
+        OUT.log("statistics"),
+    benchmark:
+        OUT.benchmark("statistics")
+    conda:
+        "maxk"
+    threads: 1
+    resources:
+        mem_mb=8_000,
+        runtime=60,
+    params:
+        settings=settings("report"),
+    shell:
+        "maxk statistics --config {input.config:q} 2>&1 | tee {log:q}"
+
+
+rule compare:
+    """Set our numbers beside the published ones."""
+    input:
+        config=ancient(OUT.config),
+        tracking=ancient(OUT.tracking),
+        scores=SCORES,
+    output:
+        OUT.table("comparison"),
+        OUT.table("comparison", "md"),
+    log:
+        OUT.log("compare"),
+    benchmark:
+        OUT.benchmark("compare")
+    conda:
+        "maxk"
+    threads: 1
+    resources:
+        mem_mb=4_000,
+        runtime=30,
+    params:
+        settings=settings("report"),
+    shell:
+        "maxk compare --config {input.config:q} 2>&1 | tee {log:q}"
+
+
+rule figure:
+    """Draw a figure, as PNG and PDF."""
+    input:
+        config=ancient(OUT.config),
+        tracking=ancient(OUT.tracking),
+        scores=SCORES,
+    output:
+        [OUT.figure("{figure}", suffix) for suffix in ("png", "pdf")],
+    log:
+        OUT.log("figure", "{figure}"),
+    benchmark:
+        OUT.benchmark("figure", "{figure}")
+    wildcard_constraints:
+        figure=r"figure\d+|training",
+    conda:
+        "maxk"
+    threads: 1
+    resources:
+        mem_mb=4_000,
+        runtime=30,
+    params:
+        settings=settings("report"),
+    shell:
+        "maxk figure {wildcards.figure} --config {input.config:q} 2>&1 | tee {log:q}"

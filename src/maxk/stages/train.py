@@ -77,11 +77,10 @@ def _optimise(
     from transformers import AutoTokenizer
     from transformers.trainer_callback import PrinterCallback
 
-    from maxk import environment, objectives, prompts
+    from maxk import environment, grading, objectives, prompts
     from maxk.training.callbacks import MetricsLog, ProgressLine, StopOnSignal
     from maxk.training.reward import TestReward
     from maxk.training.trainer import MaxkTrainer, arguments, schedule
-    from maxk.verification import Grader
 
     environment.quiet_libraries()
     training = config.training_of(objective)
@@ -94,12 +93,12 @@ def _optimise(
     ]
     dataset = Dataset.from_list(rows).select(schedule(training, len(rows), seed))
     stop = StopOnSignal(training.iterations)
-    with Grader(**environment.grader_options(config)) as grader:
+    with grading.grader(config) as grader:
         grader.canary()
         run.tag("maxk.sandbox", grader.tier)
         trainer = MaxkTrainer(
             model=base.model,
-            reward_funcs=[TestReward(grader, problems)],
+            reward_funcs=[TestReward(grader, problems, grading.limits(config))],
             args=arguments(training, checkpoints, seed, len(dataset)),
             train_dataset=dataset,
             processing_class=tokenizer,

@@ -25,12 +25,12 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk.verification import Grader
+    from maxk import grading
 
     config = configuration.load(args.config)
     with tracking.stage(config, "verify", policy=args.policy, shard=str(args.shard)) as run:
         run.params(config.settings("verify"))
-        with Grader(**environment.grader_options(config)) as grader:
+        with grading.grader(config) as grader:
             grader.canary()
             run.tag("maxk.sandbox", grader.tier)
             for dataset in config.evaluated:
@@ -40,20 +40,24 @@ def run(args: argparse.Namespace) -> None:
 
 def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) -> dict[str, float]:
     """Writes the verdicts of one dataset; returns the share of tests with each status."""
+    from maxk import grading
     from maxk.verification import extract_program
 
     layout = config.layout
     source = layout.samples(policy, dataset, shard)
     samples = files.read_table(source, records.SAMPLE)
-    tests = {p.problem_id: list(p.tests) for p in shard_of(config, dataset, shard)}
+    problems = {p.problem_id: p for p in shard_of(config, dataset, shard)}
     problem_ids = samples.column("problem_id").to_pylist()
     extractions = [extract_program(text) for text in samples.column("completion").to_pylist()]
-    statuses = [["unparseable"] * len(tests[problem_id]) for problem_id in problem_ids]
-    runnable = [i for i, extraction in enumerate(extractions) if extraction.program is not None]
-    jobs = [(extractions[i].program, tests[problem_ids[i]]) for i in runnable]
-    with Progress(len(jobs), f"verify {policy} {dataset}") as progress:
-        for position, verdict in grader.grade_iter(jobs):
-            statuses[runnable[position]] = list(verdict.statuses)
+    limits = grading.limits(config)
+    submissions = (
+        grading.submission(extraction.program, problems[problem_id], limits)
+        for extraction, problem_id in zip(extractions, problem_ids, strict=True)
+    )
+    statuses: list[list[str]] = [[] for _ in problem_ids]
+    with Progress(len(problem_ids), f"verify {policy} {dataset}") as progress:
+        for position, verdict in grader.grade_iter(submissions):
+            statuses[position] = list(verdict.statuses)
             progress.advance()
     columns = {
         "problem_id": problem_ids,

@@ -10,8 +10,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from maxk.grading import submission
 from maxk.records import Problem
-from maxk.verification import Grader, extract_program
+from maxk.verification import Grader, Limits, extract_program
 
 
 class TestReward:
@@ -19,16 +20,17 @@ class TestReward:
 
     __name__ = "tests"  # TRL names the metric after this
 
-    def __init__(self, grader: Grader, problems: Iterable[Problem]) -> None:
-        self._grader = grader
-        self._tests = {problem.problem_id: list(problem.tests) for problem in problems}
+    def __init__(self, grader: Grader, problems: Iterable[Problem], limits: Limits) -> None:
+        self._grader, self._limits = grader, limits
+        self._problems = {problem.problem_id: problem for problem in problems}
 
     def __call__(self, completions: Sequence[Any], problem_id: Sequence[str], **_: Any) -> list[float | None]:
         """One reward in [0, 1] a completion, None where it could not be graded."""
-        programs = [extract_program(_text(completion)).program for completion in completions]
-        jobs = [(p, self._tests[i]) for p, i in zip(programs, problem_id, strict=True) if p is not None]
-        verdicts = iter(self._grader.grade(jobs))
-        rewards = [0.0 if program is None else next(verdicts).reward for program in programs]
+        submissions = [
+            submission(extract_program(_text(completion)).program, self._problems[name], self._limits)
+            for completion, name in zip(completions, problem_id, strict=True)
+        ]
+        rewards = [verdict.reward for verdict in self._grader.grade(submissions)]
         return [None if math.isnan(reward) else reward for reward in rewards]
 
 

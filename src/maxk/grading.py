@@ -1,0 +1,39 @@
+"""The grader as a configuration asks for it: one way for training rewards and for evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from maxk.config import Config
+from maxk.records import Problem
+from maxk.verification import CheckerProgram, Grader, Limits, Submission, VerdictCache
+
+
+def limits(config: Config) -> Limits:
+    """The configured limits of a test."""
+    chosen = config.verification
+    return Limits(cpu_s=chosen.cpu_s, memory_mb=chosen.memory_mb, output_bytes=chosen.output_bytes)
+
+
+def grader(config: Config) -> Grader:
+    """A grader (a context manager) that shares the experiment's verdict cache."""
+    cache = Path(config.layout.verdict_cache)
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    chosen = config.verification
+    return Grader(limits(config), chosen.workers, chosen.sandbox, cache=VerdictCache(cache))
+
+
+def submission(program: str | None, problem: Problem, configured: Limits) -> Submission:
+    """A program with its problem's tests, checker and, where the benchmark states them, limits."""
+    own = {
+        name: value
+        for name, value in (("cpu_s", problem.time_limit_s), ("memory_mb", problem.memory_limit_mb))
+        if value is not None
+    }
+    return Submission(
+        program,
+        problem.tests,
+        limits=dataclasses.replace(configured, **own) if own else None,
+        checker=CheckerProgram(problem.checker) if problem.checker is not None else None,
+    )
