@@ -10,7 +10,7 @@ maxk figure figure1 figure2 --config results/config.json
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,8 @@ def entropy(scores: Scores, config: Config, paths: Sequence[str]) -> None:
     pooled = {row: _entropies(scores, row) for row in scores.rows}
     drawn = {row: values for row, values in pooled.items() if values is not None}
     if not drawn:
-        raise UserError(f"{config.layout.root}/scores hold no entropies; set sampling.entropy: true and sample again")
+        style.save_note("No entropies: set sampling.entropy to true and sample again.", paths)
+        return
     looks = style.looks(scores.rows)
     edges = np.linspace(0, max(float(np.quantile(values, 0.995)) for values in drawn.values()) or 1.0, 61)
     base = drawn.get(BASE)
@@ -102,7 +103,7 @@ def entropy(scores: Scores, config: Config, paths: Sequence[str]) -> None:
             _ridge(ax, values, edges, looks[row].colour, filled=True)
             _ridge_text(ax, scores.labels[row], float(values.mean()), looks[row])
         panels[-1].set_xlim(0, edges[-1])
-        panels[-1].set_xlabel("mean token entropy of a completion (nats)")
+        panels[-1].set_xlabel("mean token entropy of a completion (nats); line: mean, dashed: base model")
         style.save(figure, paths)
 
 
@@ -133,23 +134,40 @@ def _ridge_text(ax: Axes, label: str, mean: float, look: style.Look) -> None:
 
 
 # -------------------------------------------------------------------------------------------- training curves
-CURVES = {
+TRAINING = {
     "reward": "mean reward",
-    "kl": "KL to the base model (nats a token)",
+    "kl": "KL to the base model",
     "entropy": "token entropy (nats)",
+}
+RATIOS = {
+    "ratio_q99": "99th percentile of the ratios ρ of whole completions",
+    "effective_sample_share": "effective sample share (Σρ)²/(n Σρ²)",
+    "clamped_share": "share of ratios outside the clamp",
+    "first_order_error": "relative error of first-order weights",
 }
 
 
 def training(scores: Scores, config: Config, paths: Sequence[str]) -> None:
-    """What every policy's `metrics.jsonl` holds of `CURVES`, smoothed: mean over seeds and their range."""
-    logs = {row: log for row in scores.rows if row != BASE and (log := _log(config, row))}
-    shown = [key for key in CURVES if any(key in log for log in logs.values())]
+    """Reward, KL and entropy over the training run."""
+    _over_training(TRAINING, scores, config, paths)
+
+
+def ratios(scores: Scores, config: Config, paths: Sequence[str]) -> None:
+    """Diagnostics of off-policy updates over the training run (`maxk.diagnostics`)."""
+    _over_training(RATIOS, scores, config, paths)
+
+
+def _over_training(titles: Mapping[str, str], scores: Scores, config: Config, paths: Sequence[str]) -> None:
+    """What every policy's `metrics.jsonl` holds of the keys: smoothed, the mean over seeds and their range."""
+    logs = {row: log for row in scores.rows if row != BASE and (log := _log(config, row, titles))}
+    shown = [key for key in titles if any(key in log for log in logs.values())]
     if not shown:
-        raise UserError(f"{config.layout.root}/policies hold no metrics.jsonl with {', '.join(CURVES)}")
+        style.save_note(f"No training log holds {', '.join(titles)}.", paths)
+        return
     with style.figure(9.4, 2.9 * len(shown) + 0.2) as figure:
         panels = style.labelled_panels(figure, len(shown), 1, scores.labels.values(), sharex=True)[:, 0]
         for ax, key in zip(panels, shown, strict=True):
-            ax.set_title(CURVES[key])
+            ax.set_title(titles[key])
             _draw_training(ax, {row: log[key] for row, log in logs.items() if key in log}, scores)
         panels[-1].set_xlabel("share of the training run")
         figure.draw_without_rendering()
@@ -158,13 +176,12 @@ def training(scores: Scores, config: Config, paths: Sequence[str]) -> None:
         style.save(figure, paths)
 
 
-def _log(config: Config, row: str) -> dict[str, Floats]:
+def _log(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:
     """Metrics [seeds, steps] of a row by key; seeds are cut to the shortest log."""
     runs = [_read_metrics(config.layout.metrics(policy_name(row, seed))) for seed in config.seeds]
-    runs = [run for run in runs if run]
     found = {}
-    for key in CURVES:
-        series = [[line[key] for line in run if line.get(key) is not None] for run in runs]
+    for key in keys:
+        series = [[line[key] for line in run if line.get(key) is not None] for run in runs if run]
         length = min((len(one) for one in series), default=0)
         if length:
             found[key] = np.array([one[:length] for one in series], dtype=np.float64)
@@ -205,4 +222,5 @@ FIGURES: Mapping[str, Callable[[Scores, Config, Sequence[str]], None]] = {
     "figure1": against_k,
     "figure2": entropy,
     "training": training,
+    "ratios": ratios,
 }

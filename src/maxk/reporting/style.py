@@ -126,6 +126,13 @@ def save(drawn: Figure, paths: Iterable[str]) -> None:
             drawn.savefig(temporary, format=suffix, metadata=nothing.get(suffix, {"Software": None}))
 
 
+def save_note(text: str, paths: Iterable[str]) -> None:
+    """A small figure that only says why there is nothing to draw."""
+    with figure(6.4, 0.8) as drawn:
+        drawn.text(0.5, 0.5, text, ha="center", va="center", color="#555555")
+        save(drawn, paths)
+
+
 def log2_axis(ax: Axes, ks: Sequence[int]) -> None:
     """k on a base-2 logarithmic axis, ticked at every power shown."""
     ax.set_xscale("log", base=2)
