@@ -18,6 +18,7 @@ from maxk.data.pocket import corpus, generate, grammar, tasks
 from maxk.data.pocket.grammar import OPERATIONS, REDUCERS, TRANSFORMS, Step
 from maxk.errors import UserError
 from maxk.records import Problem
+from maxk.verification import Grader
 
 ROOT = Path(__file__).parents[2]
 
@@ -207,6 +208,18 @@ def test_hidden_tests_decide_every_open_operation() -> None:
         for steps in alternatives:
             assert grammar.program(steps) != task.reference
             assert any(grammar.output(steps, test.stdin) != test.expected for test in tests)
+
+
+def test_grader_passes_references_and_fails_alternatives() -> None:
+    """The product's grader agrees with the generator. No sandbox: these are the grammar's own programs."""
+    problems = [p for config in shipped().values() for p in generate("x", config)[0] if p.split == "test"]
+    kept = [(task, tests) for task, tests in drawn(60) if len(tests) == 8 and not tasks.ambiguous(task, tests)]
+    others = [(grammar.program(steps), tests) for task, tests in kept for steps in task.alternatives()]
+    with Grader(workers=1, sandbox="off") as grader:
+        verdicts = grader.grade([(str(p.reference), p.tests) for p in problems] + others)
+    rewards = [verdict.reward for verdict in verdicts]
+    assert rewards[: len(problems)] == [1.0] * 120
+    assert max(rewards[len(problems) :]) < 1
 
 
 def test_ambiguous_and_guessable_tasks_exist_and_are_recognised() -> None:
