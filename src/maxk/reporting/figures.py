@@ -177,14 +177,19 @@ def _over_training(titles: Mapping[str, str], scores: Scores, config: Config, pa
 
 
 def _log(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:
-    """Metrics [seeds, steps] of a row by key; seeds are cut to the shortest log."""
+    """Metrics [seeds, generation batches] of a row by key; seeds are cut to the shortest log.
+
+    The PPO iterations on one batch are averaged: ratios are 1 in the first and drift in those that follow.
+    """
     runs = [_read_metrics(config.layout.metrics(policy_name(row, seed))) for seed in config.seeds]
+    iterations = config.training_of(row).iterations
     found = {}
     for key in keys:
         series = [[line[key] for line in run if line.get(key) is not None] for run in runs if run]
-        length = min((len(one) for one in series), default=0)
-        if length:
-            found[key] = np.array([one[:length] for one in series], dtype=np.float64)
+        batches = min((len(one) for one in series), default=0) // iterations
+        if batches:
+            steps = np.array([one[: batches * iterations] for one in series], dtype=np.float64)
+            found[key] = steps.reshape(len(steps), batches, iterations).mean(axis=2)
     return found
 
 
@@ -215,7 +220,8 @@ def _smooth(values: Floats) -> Floats:
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
     start, stop = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))
-    return np.asarray((sums[stop] - sums[start]) / (stop - start))
+    # Rounded, as the noise of cumulative sums would set the scale of a constant curve.
+    return np.round((sums[stop] - sums[start]) / (stop - start), 9)
 
 
 FIGURES: Mapping[str, Callable[[Scores, Config, Sequence[str]], None]] = {

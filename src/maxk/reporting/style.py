@@ -50,6 +50,7 @@ _RC: Any = {
     "axes.linewidth": 0.6,
     "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
     "grid.color": "#E6E6E6",
     "grid.linewidth": 0.6,
     "xtick.color": "#555555",
@@ -100,16 +101,17 @@ def labelled_panels(drawn: Figure, rows: int, columns: int, labels: Iterable[str
     """Panels of equal size [rows, columns] with room for line labels at the right of each."""
     width, height = drawn.get_size_inches()
     room = 0.25 + 0.052 * max(map(len, labels))  # inches that the longest name takes at 6.5 points
-    panel = (width - columns * (room + 0.42)) / columns
+    ticks = 0.5
+    panel = (width - columns * (room + ticks)) / columns
     return drawn.subplots(
         rows,
         columns,
         squeeze=False,
         sharex=sharex,
         gridspec_kw={
-            "left": 0.42 / width,
+            "left": ticks / width,
             "right": 1 - room / width,
-            "wspace": (room + 0.42) / panel,
+            "wspace": (room + ticks) / panel,
             "bottom": 0.45 / height,
             "top": 1 - 0.3 / height,
             "hspace": 0.25,

@@ -35,9 +35,13 @@ def rendered(markdown: str) -> Group:
     prose = [line for line in lines if line and not line.startswith("|")]
     if len(piped) < 2 or not prose:
         raise UserError("not a table that `maxk table` wrote; run it again")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for header, alignment in zip(piped[0], piped[1], strict=True):
-        table.add_column(_plain(header), justify="right" if alignment.endswith(":") else "left")
+        number = alignment.endswith(":")
+        stacked = re.sub(r"(?<=[ -])", "\n", _plain(header))  # narrow columns; what still is too wide folds
+        table.add_column(
+            stacked, justify="right" if number else "left", overflow="fold", no_wrap=not number, min_width=7
+        )
     for row in piped[2:]:
         table.add_row(*(_styled(cell) for cell in row))
     title = Text(_plain(prose[0].strip("*")), style="bold")

@@ -1,6 +1,8 @@
 """`maxk compare`: our numbers beside the paper's, in `comparison.csv` and `comparison.md`.
 
-maxk compare --config results/config.json
+Where tasks or base model are not the paper's, only directions are compared (`maxk.reporting.compare`).
+
+    maxk compare --config results/config.json
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """`maxk figure NAME …`: figures from scores and training logs, as PNG and PDF.
 
-maxk figure figure1 figure2 training --config results/config.json
-maxk figure all --config results/config.json
+Which figures there are, `maxk.reporting.figures` says.
+
+    maxk figure figure1 figure2 training --config results/config.json
+    maxk figure all --config results/config.json
 """
 
 from __future__ import annotations

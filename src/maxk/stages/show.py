@@ -1,6 +1,8 @@
 """`maxk show NAME`: a table in the terminal, as `maxk table` wrote it.
 
-maxk show table2 --config results/config.json
+Nothing is computed: the Markdown twin is shown with its marks.
+
+    maxk show table2 --config results/config.json
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """`maxk table NAME …`: the paper's tables from scores, as CSV with Markdown and LaTeX twins.
 
-maxk table table2 table3 --config results/config.json
-maxk table all --config results/config.json
+Best, second best and significance are marked as in the paper (`maxk.reporting.tables`).
+
+    maxk table table2 table3 --config results/config.json
+    maxk table all --config results/config.json
 """
 
 from __future__ import annotations
