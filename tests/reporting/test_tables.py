@@ -153,5 +153,12 @@ def test_show_prints_numbers_and_marks(small: Experiment) -> None:
     assert "\x1b[4m0.625\x1b[0m" in text  # underlined
     assert "**" not in text
     assert "<u>" not in text
+
+    narrow = Console(width=30)
+    with narrow.capture() as captured:
+        terminal.show("results/table2.md", narrow)
+    assert captured.get().count("Method") == 2  # columns that do not fit follow in a second block
+    assert captured.get().count("0.875") == 1
+
     with pytest.raises(UserError, match=r"results/table7.md: no such file; run `maxk table table7`"):
         terminal.show("results/table7.md")

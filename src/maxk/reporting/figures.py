@@ -221,7 +221,7 @@ def _smooth(values: Floats) -> Floats:
     index = np.arange(len(values))
     start, stop = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))
     # Rounded, as the noise of cumulative sums would set the scale of a constant curve.
-    return np.round((sums[stop] - sums[start]) / (stop - start), 9)
+    return np.asarray(np.round((sums[stop] - sums[start]) / (stop - start), 9))
 
 
 FIGURES: Mapping[str, Callable[[Scores, Config, Sequence[str]], None]] = {
