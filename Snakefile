@@ -6,7 +6,7 @@
 
 Rules are thin: each calls one subcommand of `maxk`, which reads the resolved configuration `results/config.json`. What
 decides a rule's result stands in its `params`, so a changed setting repeats just the jobs it concerns. The rules'
-`conda: "maxk"` names the environment that `environment.yml` makes; it matters only with `--sdm conda`.
+`conda:` counts only with `--sdm conda`; otherwise jobs run in the environment that Snakemake runs in.
 """
 
 from snakemake.utils import min_version

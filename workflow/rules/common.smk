@@ -1,6 +1,13 @@
 """The configuration, validated before anything else, and what the rules ask of it."""
 
+import sys
 from pathlib import Path
+from shlex import quote
+
+# The code beside this Snakefile is the code that runs, also in a job's own environment where maxk is not installed.
+SOURCE = Path(workflow.current_basedir).parent.parent / "src"
+sys.path.insert(0, str(SOURCE))
+shell.prefix(f"export PYTHONPATH={quote(str(SOURCE))}; ")
 
 from maxk import config as configuration
 from maxk.errors import UserError
@@ -8,7 +15,7 @@ from maxk.files import canonical
 from maxk.paths import BASE, POLICY_PATTERN
 from snakemake.exceptions import WorkflowError
 
-DEFAULTS = Path(workflow.current_basedir).parent.parent / "config" / "config.yaml"
+DEFAULTS = SOURCE.parent / "config" / "config.yaml"
 
 try:
     CONFIG = configuration.parse(

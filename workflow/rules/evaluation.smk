@@ -22,7 +22,7 @@ rule sample:
         OUT.benchmark("sample", "{policy}", "{shard}")
     priority: 2
     conda:
-        "maxk"
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=16_000,
@@ -30,7 +30,7 @@ rule sample:
     params:
         settings=settings("sample"),
     shell:
-        "maxk sample {wildcards.policy:q} --shard {wildcards.shard} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk sample {wildcards.policy:q} --shard {wildcards.shard} --config {input.config:q} 2>&1 | tee {log:q}"
 
 
 rule verify:
@@ -48,7 +48,7 @@ rule verify:
         OUT.benchmark("verify", "{policy}", "{shard}")
     priority: 3
     conda:
-        "maxk"
+        "../../environment.yml"
     threads: CONFIG.verification.workers
     resources:
         mem_mb=8_000,
@@ -56,7 +56,7 @@ rule verify:
     params:
         settings=settings("verify"),
     shell:
-        "maxk verify {wildcards.policy:q} --shard {wildcards.shard} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk verify {wildcards.policy:q} --shard {wildcards.shard} --config {input.config:q} 2>&1 | tee {log:q}"
 
 
 rule score:
@@ -77,7 +77,7 @@ rule score:
     benchmark:
         OUT.benchmark("score", "{policy}")
     conda:
-        "maxk"
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=8_000,
@@ -85,4 +85,4 @@ rule score:
     params:
         settings=settings("score"),
     shell:
-        "maxk score {wildcards.policy:q} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk score {wildcards.policy:q} --config {input.config:q} 2>&1 | tee {log:q}"

@@ -17,7 +17,7 @@ rule base:
         OUT.benchmark("base")
     priority: 10
     conda:
-        "maxk"
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=8_000,
@@ -25,7 +25,7 @@ rule base:
     params:
         settings=settings("base"),
     shell:
-        "maxk base --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk base --config {input.config:q} 2>&1 | tee {log:q}"
 
 
 rule train:
@@ -46,7 +46,7 @@ rule train:
         OUT.benchmark("train", "{objective}", "seed{seed}")
     priority: 5
     conda:
-        "maxk"
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=16_000,
@@ -54,4 +54,4 @@ rule train:
     params:
         settings=settings("train", "objective"),
     shell:
-        "maxk train {wildcards.objective:q} --seed {wildcards.seed} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk train {wildcards.objective:q} --seed {wildcards.seed} --config {input.config:q} 2>&1 | tee {log:q}"

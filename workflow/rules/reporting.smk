@@ -26,7 +26,7 @@ rule table:
     wildcard_constraints:
         table=r"table\d+",
     conda:
-        "maxk"
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=4_000,
@@ -34,7 +34,7 @@ rule table:
     params:
         settings=settings("report"),
     shell:
-        "maxk table {wildcards.table} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk table {wildcards.table} --config {input.config:q} 2>&1 | tee {log:q}"
 
 
 rule statistics:
@@ -51,7 +51,7 @@ rule statistics:
     benchmark:
         OUT.benchmark("statistics")
     conda:
-        "maxk"
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=8_000,
@@ -59,7 +59,7 @@ rule statistics:
     params:
         settings=settings("report"),
     shell:
-        "maxk statistics --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk statistics --config {input.config:q} 2>&1 | tee {log:q}"
 
 
 rule compare:
@@ -76,7 +76,7 @@ rule compare:
     benchmark:
         OUT.benchmark("compare")
     conda:
-        "maxk"
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=4_000,
@@ -84,7 +84,7 @@ rule compare:
     params:
         settings=settings("report"),
     shell:
-        "maxk compare --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk compare --config {input.config:q} 2>&1 | tee {log:q}"
 
 
 rule figure:
@@ -102,7 +102,7 @@ rule figure:
     wildcard_constraints:
         figure=r"figure\d+|training",
     conda:
-        "maxk"
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=4_000,
@@ -110,4 +110,4 @@ rule figure:
     params:
         settings=settings("report"),
     shell:
-        "maxk figure {wildcards.figure} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk figure {wildcards.figure} --config {input.config:q} 2>&1 | tee {log:q}"

@@ -16,11 +16,11 @@ rule configure:
     log:
         OUT.log("configure"),
     conda:
-        "maxk"
+        "../../environment.yml"
     params:
         content=lambda _: canonical(CONFIG.model_dump(mode="json")),
     shell:
-        "maxk configure {params.content:q} --config {output:q} 2> {log:q}"
+        "python -m maxk configure {params.content:q} --config {output:q} 2> {log:q}"
 
 
 rule track:
@@ -32,12 +32,12 @@ rule track:
     log:
         OUT.log("track"),
     conda:
-        "maxk"
+        "../../environment.yml"
     params:
         experiment=CONFIG.name,
         tracking=str(CONFIG.tracking),
     shell:
-        "maxk track --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk track --config {input.config:q} 2>&1 | tee {log:q}"
 
 
 rule prepare:
@@ -53,7 +53,7 @@ rule prepare:
     benchmark:
         OUT.benchmark("prepare", "{dataset}")
     conda:
-        "maxk"
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=4_000,
@@ -61,4 +61,4 @@ rule prepare:
     params:
         settings=settings("prepare", "dataset"),
     shell:
-        "maxk prepare {wildcards.dataset:q} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk prepare {wildcards.dataset:q} --config {input.config:q} 2>&1 | tee {log:q}"
