@@ -18,17 +18,13 @@ def main() -> None:
     parser.add_argument("config", help="a whole configuration, such as config/config.yaml")
     config = configuration.load(parser.parse_args().config)
     families = {
-        name: generate(name, dataset)
-        for name, dataset in config.datasets.items()
-        if isinstance(dataset, PocketDataset)
+        name: generate(name, dataset) for name, dataset in config.datasets.items() if isinstance(dataset, PocketDataset)
     }
     known = set()
     if isinstance(config.base, PretrainedBase):
         known = {statement for statement, _ in corpus(config.base.corpus, config.base.seed)}
 
-    example = next(
-        problem for problems, _ in families.values() for problem in problems if problem.split == "test"
-    )
+    example = next(problem for problems, _ in families.values() for problem in problems if problem.split == "test")
     print(_shown(example), end="\n\n")
     for name, (problems, funnel) in families.items():
         test = [problem.statement for problem in problems if problem.split == "test"]

@@ -137,9 +137,7 @@ TRANSFORMS: dict[str, Operation] = {
     "shift": Operation(
         "shift {k}",
         "move {k}",
-        _readings(
-            add="a = [x + {k} for x in a]", left="a = a[{k}:] + a[:{k}]", right="a = a[-{k}:] + a[:-{k}]"
-        ),
+        _readings(add="a = [x + {k} for x in a]", left="a = a[{k}:] + a[:{k}]", right="a = a[-{k}:] + a[:-{k}]"),
         bugs=("a = [x - {k} for x in a]", "a = a[{k}:]"),
         misread=0.7,
     ),
@@ -153,9 +151,7 @@ TRANSFORMS: dict[str, Operation] = {
     "limit": Operation(
         "limit {k}",
         "up to {k}",
-        _readings(
-            cap="a = [min(x, {k}) for x in a]", filter="a = [x for x in a if x <= {k}]", length="a = a[:{k}]"
-        ),
+        _readings(cap="a = [min(x, {k}) for x in a]", filter="a = [x for x in a if x <= {k}]", length="a = a[:{k}]"),
         bugs=("a = [max(x, {k}) for x in a]", "a = [x for x in a if x < {k}]"),
         misread=0.15,
     ),
@@ -183,27 +179,21 @@ REDUCERS: dict[str, Operation] = {
     "largest": Operation(
         "largest",
         "top",
-        _readings(
-            value="print(max(a))", magnitude="print(max(a, key=abs))", position="print(a.index(max(a)))"
-        ),
+        _readings(value="print(max(a))", magnitude="print(max(a, key=abs))", position="print(a.index(max(a)))"),
         bugs=("print(a[-1])", "print(max(a[1:]))"),
         misread=0.7,
     ),
     "smallest": Operation(
         "smallest",
         "lowest",
-        _readings(
-            value="print(min(a))", magnitude="print(min(a, key=abs))", position="print(a.index(min(a)))"
-        ),
+        _readings(value="print(min(a))", magnitude="print(min(a, key=abs))", position="print(a.index(min(a)))"),
         bugs=("print(a[0])", "print(min(a[1:]))"),
         misread=0.05,
     ),
     "count": Operation(
         "count",
         "how many",
-        _readings(
-            all="print(len(a))", distinct="print(len(set(a)))", positive="print(sum(x > 0 for x in a))"
-        ),
+        _readings(all="print(len(a))", distinct="print(len(set(a)))", positive="print(sum(x > 0 for x in a))"),
         bugs=("print(len(a) - 1)", "print(sum(a))"),
         misread=0.15,
     ),

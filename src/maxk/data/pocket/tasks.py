@@ -70,9 +70,7 @@ def generate(name: str, config: PocketDataset) -> tuple[list[Problem], dict[str,
     where the family does not hold as many distinct tasks as were asked for.
     """
     if max(config.transforms) > len(TRANSFORMS):
-        raise UserError(
-            f"datasets.{name}: transforms={max(config.transforms)}, but the grammar has {len(TRANSFORMS)}"
-        )
+        raise UserError(f"datasets.{name}: transforms={max(config.transforms)}, but the grammar has {len(TRANSFORMS)}")
     wanted = {"train": config.train, "test": config.test}
     kept: dict[str, dict[Task, list[Test]]] = {"train": {}, "test": {}}
 
@@ -170,6 +168,4 @@ def guessable(tests: Sequence[Test]) -> bool:
 
 def ambiguous(task: Task, tests: Sequence[Test]) -> bool:
     """Whether another reading of one open operation passes every test."""
-    return any(
-        all(output(steps, test.stdin) == test.expected for test in tests) for steps in task.alternatives()
-    )
+    return any(all(output(steps, test.stdin) == test.expected for test in tests) for steps in task.alternatives())
