@@ -120,7 +120,7 @@ def write_scores(config: Config, problems: int) -> None:
 
 def timed(command: list[str]) -> float:
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "maxk.cli", *command, "--config", "results/config.json"], check=True)
+    subprocess.run([sys.executable, "-m", "maxk", *command, "--config", "results/config.json"], check=True)
     seconds = time.perf_counter() - start
     print(f"maxk {' '.join(command):<19}{seconds:6.1f} s", flush=True)
     return seconds
