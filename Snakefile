@@ -32,3 +32,4 @@ rule all:
         OUT.figure("figure1"),
         OUT.figure("figure2"),
         OUT.figure("training"),
+        OUT.figure("ratios"),

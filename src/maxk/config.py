@@ -358,7 +358,8 @@ class Config(Section):
                 "verification": self.verification.semantics,
             }
         elif stage == "sample":
-            parts = {"sampling": self.sampling.model_dump(), "prompt": self.prompt.model_dump()}
+            sampling = self.sampling.model_dump(exclude={"shards", "batch_sequences"})
+            parts = {"sampling": sampling, "prompt": self.prompt.model_dump()}
         elif stage == "verify":
             parts = {"verification": self.verification.semantics}
         elif stage == "score":

@@ -26,14 +26,12 @@ def grader(config: Config) -> Grader:
 
 def submission(program: str | None, problem: Problem, configured: Limits) -> Submission:
     """A program with its problem's tests, checker and, where the benchmark states them, limits."""
-    own = {
-        name: value
-        for name, value in (("cpu_s", problem.time_limit_s), ("memory_mb", problem.memory_limit_mb))
-        if value is not None
-    }
-    return Submission(
-        program,
-        problem.tests,
-        limits=dataclasses.replace(configured, **own) if own else None,
-        checker=CheckerProgram(problem.checker) if problem.checker is not None else None,
-    )
+    own = None
+    if problem.time_limit_s is not None or problem.memory_limit_mb is not None:
+        own = dataclasses.replace(
+            configured,
+            cpu_s=problem.time_limit_s or configured.cpu_s,
+            memory_mb=problem.memory_limit_mb or configured.memory_mb,
+        )
+    checker = CheckerProgram(problem.checker) if problem.checker is not None else None
+    return Submission(program, problem.tests, limits=own, checker=checker)

@@ -19,6 +19,8 @@ import pyarrow as pa
 class Test(NamedTuple):
     """One input/output pair: what the program reads from stdin and what it must print."""
 
+    __test__ = False  # not for pytest, in spite of the name
+
     stdin: str
     expected: str
 

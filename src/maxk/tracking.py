@@ -39,8 +39,8 @@ def start(config: Config) -> None:
     root = Path(config.layout.root)
     uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root}/mlflow.db"
     root.mkdir(parents=True, exist_ok=True)
-    client = _client(uri)
     try:
+        client = _client(uri)
         experiment = client.get_experiment_by_name(f"maxk-{config.name}")
         location = (root / "mlartifacts").absolute().as_uri() if uri.startswith("sqlite") else None
         experiment_id = (
@@ -176,8 +176,9 @@ def _open(config: Config, stage: str, of: Mapping[str, str]) -> Run:
     where = files.read_json(config.layout.tracking)
     if not where["enabled"]:
         return Run()
-    client, job = _client(where["uri"]), "/".join([stage, *of.values()])
+    job = "/".join([stage, *of.values()])
     try:
+        client = _client(where["uri"])
         run_id = _unfinished(client, where, job)
         if run_id is None:
             tags = {_PARENT_TAG: where["run_id"], _JOB_TAG: job, "maxk.stage": stage, **_git_tags()}

@@ -100,7 +100,7 @@ rule figure:
     benchmark:
         OUT.benchmark("figure", "{figure}")
     wildcard_constraints:
-        figure=r"figure\d+|training",
+        figure=r"figure\d+|training|ratios",
     conda:
         "../../environment.yml"
     threads: 1

@@ -18,7 +18,7 @@ rule configure:
     conda:
         "../../environment.yml"
     params:
-        content=lambda _: canonical(CONFIG.model_dump(mode="json")),
+        content=lambda _: CONFIG.model_dump_json(),
     shell:
         "python -m maxk configure {params.content:q} --config {output:q} 2> {log:q}"
 

@@ -1,0 +1,139 @@
+"""The tree says what it is: imports go one way, every stage has its rule, every pin stands in both places."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from maxk.cli import STAGES, parser
+
+# A package may import itself and what stands in a row above its own; within a row only by the pairs below.
+LAYERS = [
+    {"errors", "paths", "records", "objective_types", "estimators", "progress"},
+    {"config", "files", "objectives", "surrogates", "provenance", "verification"},
+    {"tracking", "environment", "prompts", "diagnostics", "grading", "scoring", "shards", "data"},
+    {"sampling", "training"},
+    {"reporting"},
+    {"stages"},
+    {"cli"},
+    {"__main__"},
+]
+WITHIN_A_LAYER = {("files", "provenance"), ("shards", "scoring")}
+
+
+def modules(root: Path) -> dict[str, list[Path]]:
+    """Source files by the part of the package that they belong to."""
+    source, found = root / "src" / "maxk", {}
+    for path in source.rglob("*.py"):
+        part = path.relative_to(source).parts[0].removesuffix(".py")
+        found.setdefault(part, []).append(path)
+    found.pop("__init__")
+    return found
+
+
+def imported(path: Path) -> set[str]:
+    """Parts of maxk that a file imports, at whatever depth."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module == "maxk":
+            names |= {f"maxk.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    return {name.split(".")[1] for name in names if name.startswith("maxk.")}
+
+
+def test_every_part_has_its_layer(root: Path) -> None:
+    assert set(modules(root)) == set().union(*LAYERS)
+
+
+def test_imports_go_one_way(root: Path) -> None:
+    level = {part: i for i, layer in enumerate(LAYERS) for part in layer}
+    for part, paths in modules(root).items():
+        for path in paths:
+            for other in imported(path) - {part}:
+                allowed = level[other] < level[part] or (part, other) in WITHIN_A_LAYER
+                assert allowed, f"{path.relative_to(root)} imports maxk.{other}, which stands above it"
+
+
+@pytest.mark.parametrize("part", ["estimators", "objectives", "surrogates"])
+def test_mathematics_imports_nothing_of_the_pipeline(part: str, root: Path) -> None:
+    allowed = {"objective_types", "errors", "objectives"}
+    assert set().union(*(imported(path) for path in modules(root)[part])) <= allowed
+
+
+@pytest.mark.parametrize(("library", "owner"), [("mlflow", "tracking"), ("trl", "training")])
+def test_one_part_owns_a_library(library: str, owner: str, root: Path) -> None:
+    pattern = re.compile(rf"^\s*(?:import|from) {library}\b", re.MULTILINE)
+    users = {part for part, paths in modules(root).items() for p in paths if pattern.search(p.read_text())}
+    assert users == {owner}
+
+
+def test_the_command_line_and_the_config_are_light() -> None:
+    code = (
+        "import sys; from maxk import cli, config; cli.parser();"
+        "print(sorted({'torch', 'transformers', 'mlflow', 'pandas', 'trl', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# -------------------------------------------------------------------------------------------------- stages and rules
+def test_every_rule_calls_its_subcommand_and_every_stage_has_a_rule(root: Path) -> None:
+    rules: dict[str, str] = {}
+    for path in root.glob("workflow/rules/*.smk"):
+        for name, body in re.findall(r"^rule (\w+):\n(.*?)(?=^rule |\Z)", path.read_text(), re.MULTILINE | re.DOTALL):
+            rules[name] = body
+    for name, body in rules.items():
+        assert f'"python -m maxk {name} ' in body, f"rule {name} must call the subcommand of its name"
+        for part in ('    """', "    log:", "    conda:", "    params:"):
+            assert part in body, f"rule {name} lacks {part.strip()}"
+    by_hand = {"show", "grade"}
+    assert set(STAGES) - by_hand == set(rules)
+
+
+def test_jobs_on_a_cluster_name_their_resources(root: Path) -> None:
+    for path in root.glob("workflow/rules/*.smk"):
+        for name, body in re.findall(r"^rule (\w+):\n(.*?)(?=^rule |\Z)", path.read_text(), re.MULTILINE | re.DOTALL):
+            if name in ("configure", "track"):
+                continue
+            for part in ("    benchmark:", "    threads:", "        mem_mb=", "        runtime="):
+                assert part in body, f"rule {name} lacks {part.strip()}"
+
+
+def test_every_subcommand_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    for stage in STAGES:
+        with pytest.raises(SystemExit) as exit_:
+            parser().parse_args([stage, "--help"])
+        assert exit_.value.code == 0
+        assert stage in capsys.readouterr().out
+
+
+# -------------------------------------------------------------------------------------------------------------- pins
+def test_environment_yml_holds_the_pins_of_pyproject(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    environment = yaml.safe_load((root / "environment.yml").read_text())
+    [pip] = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
+    assert pip == [*project["dependencies"], *project["optional-dependencies"]["test"]]
+
+
+def test_dependencies_are_pinned_exactly(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    for requirement in [*project["dependencies"], *project["optional-dependencies"]["test"]]:
+        assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9a-z.]*", requirement), requirement
+
+
+def test_readme_shows_the_commands_that_ci_runs(root: Path) -> None:
+    readme, ci = (root / "README.md").read_text(), (root / ".ci" / "run").read_text()
+    assert "make run" in readme
+    assert "make test" in readme
+    assert "make test" in ci
+    assert "make check" in ci

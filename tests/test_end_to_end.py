@@ -1,0 +1,203 @@
+"""The seconds-scale experiment through the real command line and Snakemake, from nothing to tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from maxk import files
+
+POLICIES = ["base", "grpo", "bon_offpolicy_exact"]
+DATASETS = ["pocket-contests", "pocket-short"]
+TARGETS = ["table2.csv", "table3.csv", "statistics.csv", "figure1.png"]
+
+
+def command(root: Path, folder: Path, *arguments: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--directory", str(folder)),
+        *("--configfile", str(root / "tests" / "configs" / "seconds.yaml"), "--cores", "2", *arguments),
+    ]
+
+
+def snakemake(root: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    # The environment's bin folder first, as `make` and an activated environment have it.
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return subprocess.run(
+        command(root, folder, *arguments), capture_output=True, text=True, check=False, env=environment, timeout=600
+    )
+
+
+def jobs(text: str) -> set[str]:
+    """Rules that a dry run would run."""
+    return set(re.findall(r"^(?:local)?rule (\w+):$", text, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def finished(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    done = snakemake(root, folder)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return folder
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as handle:
+        return list(csv.DictReader(handle))
+
+
+# ------------------------------------------------------------------------------------------------------------ results
+@pytest.mark.parametrize("table", ["table2", "table3"])
+def test_tables_hold_every_policy_and_dataset(table: str, finished: Path) -> None:
+    found = rows(finished / f"results/seconds/{table}.csv")
+    assert [row["policy"] for row in found] == POLICIES
+    for row in found:
+        values = [float(row[dataset]) for dataset in DATASETS]
+        assert all(0 <= value <= 1 for value in values)
+        assert float(row["mean"]) == pytest.approx(sum(values) / 2, abs=1e-4)
+
+
+def test_max_at_16_is_the_mean_of_the_best_of_all_16(finished: Path) -> None:
+    """An independent path from verdicts to a cell of table 2: at k = n, max@k is the plain maximum."""
+    import pyarrow.parquet as pq
+
+    best: dict[str, float] = {}
+    for shard in (0, 1):
+        for row in pq.read_table(finished / f"results/seconds/verdicts/base/pocket-short/{shard}.parquet").to_pylist():
+            reward = row["statuses"].count("passed") / len(row["statuses"])
+            best[row["problem_id"]] = max(best.get(row["problem_id"], 0.0), reward)
+    [base] = [row for row in rows(finished / "results/seconds/table2.csv") if row["policy"] == "base"]
+    assert float(base["pocket-short"]) == pytest.approx(sum(best.values()) / len(best), abs=1e-4)
+
+
+def test_figures_and_twins_exist(finished: Path) -> None:
+    for name in ("table2.md", "table2.tex", "figure1.pdf", "figure1.png", "figure2.png", "training.png", "ratios.png"):
+        assert (finished / "results/seconds" / name).stat().st_size > 200, name
+
+
+def test_training_is_logged_step_by_step(finished: Path) -> None:
+    for objective, steps in (("grpo", 4), ("bon_offpolicy_exact", 8)):
+        path = finished / f"results/seconds/policies/{objective}/seed0/metrics.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [line["step"] for line in lines] == list(range(1, steps + 1))
+        assert all("kl" in line and "entropy" in line for line in lines)
+    assert "ratio_max" in lines[-1]
+
+
+def test_what_was_used_is_recorded(finished: Path) -> None:
+    policy = files.read_policy(finished / "results/seconds/policies/grpo/seed0/policy.json")
+    assert policy.environment["sandbox"] in ("bubblewrap", "landlock", "seccomp")
+    source = files.read_provenance(finished / "results/seconds/scores/grpo/seed0/pocket-short.parquet")
+    assert source.environment["sandbox"] in ("bubblewrap", "landlock", "seccomp")
+    assert source.settings["n"] == 16
+    assert "sandbox" in (finished / "results/seconds/table2.md").read_text()
+
+
+def test_every_job_is_a_finished_nested_run(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(finished)
+    where = files.read_json("results/seconds/tracking.json")
+    runs = MlflowClient(f"sqlite:///{finished}/results/seconds/mlflow.db").search_runs([where["experiment_id"]])
+    nested = {r.info.run_name: r for r in runs if "mlflow.parentRunId" in r.data.tags}
+    expected = {"base/base", *(f"prepare/{dataset}" for dataset in DATASETS)}
+    for policy in ("base", "grpo/seed0", "bon_offpolicy_exact/seed0"):
+        expected |= {f"score/{policy}", *(f"{stage}/{policy}/{s}" for stage in ("sample", "verify") for s in (0, 1))}
+    expected |= {"train/grpo/seed0", "train/bon_offpolicy_exact/seed0"}
+    assert expected <= set(nested)
+    assert all(run.info.status == "FINISHED" for run in runs)
+    assert all("lost_records" not in run.data.tags for run in runs)
+    client = MlflowClient(f"sqlite:///{finished}/results/seconds/mlflow.db")
+    curve = client.get_metric_history(nested["score/base"].info.run_id, "pocket-short/max_at_k")
+    assert [point.step for point in curve] == [1, 2, 4, 8, 16]
+
+
+# ------------------------------------------------------------------------------------------------- nothing twice
+def test_a_second_run_does_nothing(root: Path, finished: Path) -> None:
+    done = snakemake(root, finished)
+    assert done.returncode == 0
+    assert "Nothing to be done" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("report={resamples: 50}", {"configure", "table", "statistics", "compare", "figure", "all"}),
+        ("verification={workers: 2}", {"configure", "all"}),
+        ("training={epochs: 2}", {"configure", "train", "sample", "verify", "score"}),
+        ("sampling={temperature: 0.5}", {"configure", "sample", "verify", "score"}),
+        ("verification={cpu_s: 1.0}", {"configure", "train", "sample", "verify", "score"}),
+    ],
+)
+def test_a_changed_setting_repeats_what_it_concerns(root: Path, finished: Path, change: str, expected: set[str]) -> None:
+    done = snakemake(root, finished, "--dry-run", "--config", change)
+    reports = {"table", "statistics", "compare", "figure", "all"}
+    assert done.returncode == 0, done.stderr
+    assert jobs(done.stdout + done.stderr) - reports == expected - reports
+
+
+# ---------------------------------------------------------------------------------------------------------- mistakes
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("trainig={epochs: 2}", "trainig: unknown key (did you mean 'training'?)"),
+        ("training={completions: 1}", "training.completions"),
+        ("seeds=[-1]", "seeds.0"),
+    ],
+)
+def test_a_wrong_configuration_stops_before_any_job(
+    root: Path, tmp_path: Path, change: str, expected: str
+) -> None:
+    done = snakemake(root, tmp_path, "--config", change)
+    assert done.returncode != 0
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_damaged_file_is_named_and_nothing_is_overwritten(root: Path, finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder, symlinks=True)
+    score = folder / "results/seconds/scores/base/pocket-short.parquet"
+    table = (folder / "results/seconds/table2.csv").read_bytes()
+    score.write_bytes(score.read_bytes()[:100])
+    done = snakemake(root, folder)
+    assert done.returncode != 0
+    assert "pocket-short.parquet: not a whole parquet file" in done.stdout + done.stderr
+    (folder / "results/seconds/table2.csv").exists()
+    score.unlink()
+    assert snakemake(root, folder).returncode == 0
+    assert (folder / "results/seconds/table2.csv").read_bytes() == table
+
+
+# -------------------------------------------------------------------------------------------------------------- kills
+def test_a_killed_run_ends_with_the_same_tables(root: Path, finished: Path, tmp_path: Path) -> None:
+    """kill -9 of everything at random moments, each followed by the same command."""
+    moments = random.Random(0)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    for _ in range(3):
+        process = subprocess.Popen(
+            command(root, tmp_path, "--nolock"),
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        time.sleep(moments.uniform(5, 30))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    done = snakemake(root, tmp_path, "--nolock")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    for name in TARGETS:
+        got, expected = (folder / "results/seconds" / name for folder in (tmp_path, finished))
+        assert got.read_bytes() == expected.read_bytes(), name
