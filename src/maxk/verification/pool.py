@@ -97,11 +97,11 @@ class Server:
         if isinstance(job, Job):
             inputs = [stdin.encode(errors="surrogatepass") for stdin, _ in job.submission.tests[job.first :]]
             share = self.share and not job.alone and not self.numpy and len(inputs) <= _SHARED_TESTS
-            return job_id, job.submission.program, inputs, share, numbers, {}, []
+            return job_id, job.submission.program, inputs, share, job.attempts > 0, numbers, {}, []
         stdin, expected = job.job.submission.tests[job.test]
         contents = [stdin.encode(errors="surrogatepass"), expected.encode(errors="surrogatepass"), job.output]
         files = dict(zip(CHECKER_FILES, contents, strict=True))
-        return job_id, job.source, [b""], False, numbers, files, CHECKER_FILES
+        return job_id, job.source, [b""], False, job.attempts > 0, numbers, files, CHECKER_FILES
 
     def receive(self) -> list[Run]:
         """Results in one packet; raises OSError or ValueError when the server is gone or makes no sense."""

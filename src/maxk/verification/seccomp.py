@@ -35,7 +35,7 @@ _PLAIN = """
     eventfd eventfd2
     mmap munmap mremap mprotect madvise brk mincore msync mlock munlock membarrier
     rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack pause
-    setitimer getitimer alarm restart_syscall
+    timer_create timer_settime timer_delete setitimer getitimer alarm restart_syscall
     futex set_robust_list rseq set_tid_address exit exit_group wait4 waitid
     getpid gettid getppid getpgrp getpgid getsid getuid geteuid getgid getegid getresuid getresgid getgroups
     uname sysinfo times getrusage getrlimit setrlimit getpriority

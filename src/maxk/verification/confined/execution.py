@@ -10,7 +10,9 @@ import atexit
 import builtins
 import gc
 import io
+import math
 import os
+import random
 import re
 import resource
 import signal
@@ -22,14 +24,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from struct import Struct
 
-from confinement import SeccompFilter, die_with_parent, landlock_restrict
+from confinement import CpuTimer, SeccompFilter, die_with_parent, landlock_restrict
+from planning import COMPILE_ERRORS, compile_program
 
 EXIT_MEMORY = 251  # exit status of a child whose program ended by MemoryError
 RECORD = Struct("=BQQ")  # of one shared execution: how it ended, CPU ns so far, bytes of output so far
 ENDED, FAILED, ABNORMAL = range(3)
 
-_TIMER_SLACK_S = 0.01  # so that what the timer stops has used more than its limit
+_TIMER_SLACK_S = 0.01  # what the timer stops has certainly used more than its limit
+_BACKSTOP = 1.5  # RLIMIT_CPU, in CPU limits: it overcounts under load
+_timer = CpuTimer(signal.SIGPROF)
 _INFINITY = resource.RLIM_INFINITY
+_OPEN_FILES = 64
+_ALL_DESCRIPTORS = 1 << 20
 _RECURSION_LIMIT = sys.getrecursionlimit()
 _DIGITS_LIMIT = sys.get_int_max_str_digits()
 
@@ -57,15 +64,23 @@ class Attempt:
 class Confinement:
     """What the server made ready for its children to put on; None where the tier has none."""
 
+    null: int
     child_filter: SeccompFilter | None = None
     signal_scope: int | None = None
 
-    def put_on(self) -> None:
+    def enter(self, stdin: int, stdout: int, keep: int = 2) -> None:
+        """In a new child: its descriptors and nothing else of the server's, then its restrictions."""
         die_with_parent()
+        os.dup2(stdin, 0)
+        os.dup2(stdout, 1)
+        os.dup2(self.null, 2)
         if self.signal_scope is not None:
             landlock_restrict(self.signal_scope)
         if self.child_filter is not None:
             self.child_filter.install()
+        os.closerange(3, keep)
+        os.closerange(keep + 1, _ALL_DESCRIPTORS)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
 
 
 def fresh_main() -> dict[str, object]:
@@ -81,14 +96,6 @@ def limit(kind: int, soft: float, hard: float) -> None:
     if ceiling != _INFINITY:
         soft, hard = (ceiling if value == _INFINITY else min(value, ceiling) for value in (soft, hard))
     resource.setrlimit(kind, (int(soft), int(hard)))
-
-
-def stop_after_cpu(seconds: float) -> None:
-    """SIGPROF ends the process when it has used that much CPU from now; finer than RLIMIT_CPU's whole seconds.
-
-    A hostile program can switch it off, so RLIMIT_CPU stands behind it wherever one may run.
-    """
-    signal.setitimer(signal.ITIMER_PROF, seconds + _TIMER_SLACK_S)
 
 
 def exit_status(error: BaseException | None) -> int:
@@ -108,19 +115,39 @@ def exit_status(error: BaseException | None) -> int:
 class SingleRun:
     """One execution of one program in a process of its own: real descriptors, real exit."""
 
-    code: types.CodeType
+    code: types.CodeType | None  # None: compile it here
     source: str
     limits: Limits
     files: dict[str, bytes] = field(default_factory=dict)
     arguments: list[str] = field(default_factory=list)
 
     def attempts(self) -> Iterator[Attempt]:
+        self._put_limits_on()
+        code = self.code or self._compiled()
         sys.argv = ["main.py", *self.arguments]
         if self.files:
             _offer_files(self.files)
-        attempt = Attempt(self.code, fresh_main())
+        if "random" in self.source:
+            random.seed()  # the generator's state is inherited
+        attempt = Attempt(code, fresh_main())
         yield attempt
         os._exit(self._finish(attempt))
+
+    def _put_limits_on(self) -> None:
+        seconds = math.ceil(_BACKSTOP * self.limits.cpu_s)
+        limit(resource.RLIMIT_CPU, seconds, seconds + 1)
+        limit(resource.RLIMIT_FSIZE, self.limits.output_bytes + 1, self.limits.output_bytes + 1)
+        limit(resource.RLIMIT_AS, self.limits.address_space, self.limits.address_space)
+        _timer.start()
+        _timer.set(self.limits.cpu_s + _TIMER_SLACK_S)
+
+    def _compiled(self) -> types.CodeType:
+        try:
+            return compile_program(self.source)
+        except MemoryError:
+            os._exit(EXIT_MEMORY)
+        except (*COMPILE_ERRORS, RecursionError):
+            os._exit(1)
 
     def _finish(self, attempt: Attempt) -> int:
         """What the interpreter does at its end: hook, threads, atexit, flush, finalisers."""
@@ -182,12 +209,14 @@ class SharedRuns:
     report_fd: int
 
     def attempts(self) -> Iterator[Attempt]:
-        cpu, charged = _cpu_ns(), 0
+        limit(resource.RLIMIT_AS, self.limits.address_space, self.limits.address_space)
+        _timer.start()
+        cpu, charged = 0, 0
         clears_patterns = "import" in self.source
         for data in self.inputs:
             offset = os.lseek(1, 0, os.SEEK_END)
             limit(resource.RLIMIT_FSIZE, offset + self.limits.output_bytes + 1, _INFINITY)
-            stop_after_cpu(self.limits.cpu_s)
+            _timer.set(self.limits.cpu_s + _TIMER_SLACK_S)
             self._fresh_streams(data)
             sys.setrecursionlimit(_RECURSION_LIMIT)
             sys.set_int_max_str_digits(_DIGITS_LIMIT)

