@@ -18,7 +18,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,10 +82,15 @@ def stage(config: Config, stage: str, **of: str) -> Iterator[Run]:
         run.end(status)
 
 
-def experiment(config: Config) -> Run:
-    """The parent run, for what belongs to the experiment as a whole: tables and figures."""
+def report(config: Config, paths: Iterable[str | Path], note: str = "") -> None:
+    """Stores tables and figures with the experiment's own run; `note` (Markdown) is what its page shows first."""
     where = files.read_json(config.layout.tracking)
-    return MlflowRun(_client(where["uri"]), where["run_id"]) if where["enabled"] else Run()
+    run = MlflowRun(_client(where["uri"]), where["run_id"]) if where["enabled"] else Run()
+    for path in paths:
+        run.artifact(path)
+    if note:
+        run.tag("mlflow.note.content", note)
+    run.end("FINISHED")
 
 
 class Run:

@@ -49,7 +49,8 @@ class Spec:
 
 def specs(config: Config) -> dict[str, Spec]:
     """All tables of an experiment by name, in the paper's order; two for each dataset from table 5 on."""
-    both = ("1", "128")
+    headline = f"max@{config.report.headline_k}"
+    both = (1, config.report.headline_k)
     listed = [
         Spec(
             "table1",
@@ -57,11 +58,11 @@ def specs(config: Config) -> dict[str, Spec]:
             _per_dataset(config, [f"pass@{k}" for k in both]),
             (BASE, "grpo", "grpo_binary"),
         ),
-        Spec("table2", "max@128 of all policies", _per_dataset(config, ["max@128"])),
+        Spec("table2", f"{headline} of all policies", _per_dataset(config, [headline])),
         Spec("table3", "max@1 of all policies", _per_dataset(config, ["max@1"])),
         Spec(
             "table4",
-            "max@1 and max@128 of GRPO with more epochs and PPO iterations",
+            f"max@1 and {headline} of GRPO with more epochs and PPO iterations",
             _per_dataset(config, [f"max@{k}" for k in both]),
             (BASE, *LONGER_TRAINING),
         ),

@@ -11,6 +11,7 @@ import argparse
 from typing import Any
 
 from maxk import config as configuration
+from maxk import tracking
 
 
 def register_parser(subparsers: Any) -> None:
@@ -25,3 +26,4 @@ def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
     scores = load(config)
     compare.write(scores, statistics.resample(scores, config.report), config)
+    tracking.report(config, [config.layout.table("comparison"), config.layout.table("comparison", "md")])

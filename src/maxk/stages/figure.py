@@ -12,6 +12,7 @@ import argparse
 from typing import Any
 
 from maxk import config as configuration
+from maxk import tracking
 
 
 def register_parser(subparsers: Any) -> None:
@@ -26,5 +27,5 @@ def run(args: argparse.Namespace) -> None:
 
     config = configuration.load(args.config)
     scores = load(config)
-    for name in list(figures.FIGURES) if "all" in args.names else args.names:
-        figures.write(name, scores, config)
+    names = list(figures.FIGURES) if "all" in args.names else args.names
+    tracking.report(config, [path for name in names for path in figures.write(name, scores, config)])

@@ -12,7 +12,8 @@ import argparse
 from typing import Any
 
 from maxk import config as configuration
-from maxk import files, records
+from maxk import files, records, tracking
+from maxk.config import Config
 
 
 def register_parser(subparsers: Any) -> None:
@@ -22,19 +23,33 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    config = configuration.load(args.config)
+    with tracking.stage(config, "score", policy=args.policy) as run:
+        run.params(config.settings("score"))
+        for dataset in config.evaluated:
+            _score(config, args.policy, dataset, run)
+
+
+def _score(config: Config, policy: str, dataset: str, run: tracking.Run) -> None:
+    import numpy as np
+
     from maxk import shards
     from maxk.scoring import Scorer
 
-    config = configuration.load(args.config)
-    for dataset in config.evaluated:
-        evaluation = shards.read(config, args.policy, dataset)
-        scorer = Scorer(
-            policy=args.policy,
-            dataset=dataset,
-            problem_ids=evaluation.problem_ids,
-            n=config.sampling.n,
-            ks=config.report.ks,
-            chunk=config.sampling.chunk,
-        )
-        columns = scorer.columns(evaluation.samples, evaluation.verdicts)
-        files.write_table(config.layout.scores(args.policy, dataset), columns, records.SCORE, evaluation.source)
+    evaluation = shards.read(config, policy, dataset)
+    scorer = Scorer(
+        policy=policy,
+        dataset=dataset,
+        problem_ids=evaluation.problem_ids,
+        n=config.sampling.n,
+        ks=config.report.ks,
+        chunk=config.sampling.chunk,
+    )
+    columns = scorer.columns(evaluation.samples, evaluation.verdicts)
+    files.write_table(config.layout.scores(policy, dataset), columns, records.SCORE, evaluation.source)
+    path = config.layout.problems(dataset)
+    run.dataset(dataset, path, evaluation.source.inputs["problems"], context="evaluation")
+    for metric in ("max_at_k", "pass_at_k"):
+        # The step is k, so that the tracker draws the curve.
+        for k, value in zip(config.report.ks, np.mean(columns[metric], axis=0), strict=True):
+            run.metrics({f"{dataset}/{metric}": float(value)}, step=k)

@@ -12,6 +12,7 @@ import argparse
 from typing import Any
 
 from maxk import config as configuration
+from maxk import tracking
 
 
 def register_parser(subparsers: Any) -> None:
@@ -29,3 +30,4 @@ def run(args: argparse.Namespace) -> None:
     replicates = statistics.resample(scores, config.report)
     write_csv(config.layout.statistics, statistics.statistics_rows(scores, replicates))
     write_csv(config.layout.table("paired_tests"), statistics.paired_rows(scores, replicates, config))
+    tracking.report(config, [config.layout.statistics, config.layout.table("paired_tests")])
