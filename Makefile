@@ -13,8 +13,11 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: run test check ui clean
 
+# The lock is the kernel's: a killed run leaves none behind, and while a job of a killed run is still at work it waits.
 run: $(READY)
-	snakemake --cores all $(if $(CONFIG),--configfile $(CONFIG))
+	@exec 9>.run.lock; \
+	flock --nonblock 9 || { echo "another run is at work in this folder; waiting for it to end"; flock 9; }; \
+	snakemake --nolock --cores all $(if $(CONFIG),--configfile $(CONFIG))
 
 test: $(READY)
 	pytest

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import select
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,8 +55,9 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> Non
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"table\.csv: cannot be written \(No space left"), files.atomic(
-        tmp_path / "table.csv"
+    with (
+        pytest.raises(UserError, match=r"table\.csv: cannot be written \(No space left"),
+        files.atomic(tmp_path / "table.csv"),
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert os.listdir(tmp_path) == []
@@ -105,3 +109,22 @@ def test_policies_survive_a_round_trip(tmp_path: Path) -> None:
 def test_digests_depend_on_content_only(tmp_path: Path) -> None:
     assert files.digest_of({"a": 1, "b": [2]}) == files.digest_of({"b": [2], "a": 1})
     assert files.digest_of({"a": 1}) != files.digest_of({"a": 2})
+
+
+def test_a_folder_is_held_by_one_process_at_a_time_and_freed_by_a_kill(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from maxk import files\n"
+        "with files.exclusive(sys.argv[1]): print('held', flush=True); time.sleep(60)"
+    )
+    first, second = (
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    )
+    holder, waiter = (first, second) if select.select([first.stdout], [], [], 5)[0] else (second, first)
+    assert holder.stdout.readline() == b"held\n"
+    assert b"another process is at work here" in waiter.stderr.readline()
+    holder.kill()
+    assert waiter.stdout.readline() == b"held\n"
+    waiter.kill()
+    for process in (first, second):
+        process.communicate()

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -51,6 +53,22 @@ def atomic(path: str | Path) -> Iterator[Path]:
         raise UserError(f"{target}: cannot be written ({error.strerror}); nothing was changed") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def exclusive(folder: str | Path) -> Iterator[None]:
+    """Holds a folder for this process; waits while another does, such as a job whose Snakemake was killed.
+
+    The lock is the kernel's and ends with its holder, however that ends.
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with Path(folder, ".lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"{folder}: another process is at work here; waiting for it to end", file=sys.stderr, flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def write_text(path: str | Path, text: str) -> None:

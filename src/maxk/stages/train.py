@@ -34,7 +34,8 @@ def run(args: argparse.Namespace) -> None:
     if args.objective not in config.objectives:
         raise UserError(f"train: no objective {args.objective!r}; known: {', '.join(config.objectives)}")
     name = policy_name(args.objective, args.seed)
-    with tracking.stage(config, "train", policy=name) as tracked:
+    folder = Path(config.layout.policy(name)).parent
+    with files.exclusive(folder), tracking.stage(config, "train", policy=name) as tracked:
         policy = train(config, args.objective, args.seed, tracked)
         files.write_policy(config.layout.policy(name), policy)
         tracked.artifact(config.layout.policy(name))
