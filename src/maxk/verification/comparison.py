@@ -2,8 +2,8 @@
 
 The rule, on bytes as written by the program:
 
-1. The output must be UTF-8. CRLF counts as LF; white space at the end of a line and blank lines at the end do not count.
-   Equal texts pass.
+1. The output must be UTF-8. CRLF counts as LF; white space at the end of a line and blank lines at the end do not
+   count. Equal texts pass.
 2. Otherwise both must have the same number of white-space separated tokens, and each pair must match: equal strings; or
    both finite decimal numbers, equal exactly (`Decimal`, so large integers are exact and `1.50` is `1.5`); or, only
    where the expected token has a `.` or an exponent, within 1e-6 absolutely or relatively.

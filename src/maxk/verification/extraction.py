@@ -59,7 +59,8 @@ def extract_program(completion: str) -> Extraction:
 def _blocks(text: str) -> tuple[list[_Block], int]:
     """Candidates in order, and the number of fence lines seen."""
     blocks: list[_Block] = []
-    fence, tag, lines, fences = "", "", [], 0
+    lines: list[str] = []
+    fence, tag, fences = "", "", 0
     for line in text.split("\n"):
         match = _FENCE.match(line)
         if match and not fence:

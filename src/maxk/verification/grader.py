@@ -69,6 +69,13 @@ class Stats:
     restarts: int = 0  # servers replaced
     statuses: Counter[str] = field(default_factory=Counter)
 
+    def summary(self) -> str:
+        """A few words for a progress bar: share cached or repeated, share of each status so far."""
+        known = (self.cached + self.deduplicated) / max(self.submissions, 1)
+        total = max(self.statuses.total(), 1)
+        parts = [f"{status} {count / total:.0%}" for status, count in self.statuses.most_common(4)]
+        return ", ".join([f"known {known:.0%}", *parts])
+
 
 class Grader:
     """Grades programs in isolation; use as a context manager.
@@ -449,6 +456,6 @@ def _trusted(checker: Checker, stdin: str, expected: str, output: bytes) -> bool
 def _unavailable(reasons: dict[str, str]) -> str:
     said = "; ".join(f"{tier}: {reason}" for tier, reason in reasons.items())
     return (
-        f"no sandbox works here ({said}). Install bubblewrap and libseccomp2 and allow user namespaces, or use Linux 5.13 "
-        "or newer with Landlock; to run untrusted programs without any isolation, set sandbox: off"
+        f"no sandbox works here ({said}). Install bubblewrap and libseccomp2 and allow user namespaces, or use Linux "
+        "5.13 or newer with Landlock; to run untrusted programs without any isolation, set sandbox: off"
     )

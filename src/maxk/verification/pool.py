@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from maxk.verification.sandbox import ServerProcess, send_memory_file
 from maxk.verification.verdicts import Limits, Submission
@@ -91,7 +92,7 @@ class Server:
         self.jobs[Server._ids] = job
         send_memory_file(self.process.socket, marshal.dumps(self._packed(Server._ids, job)))
 
-    def _packed(self, job_id: int, job: Job | Check) -> tuple[object, ...]:
+    def _packed(self, job_id: int, job: Job | Check) -> tuple[Any, ...]:
         limits = job.limits
         numbers = (limits.cpu_s, limits.wall, limits.total, limits.memory_mb << 20, limits.output_bytes)
         if isinstance(job, Job):
@@ -137,7 +138,7 @@ class Server:
         start = 0
         results = list(_RESULT.iter_unpack(packet[_HEADER.size :]))
         for index, (outcome, walled, cpu_s, _, _, end) in enumerate(results):
-            if outcome > UNTESTED or end - start > job.limits.output_bytes and outcome == RAN:
+            if outcome > UNTESTED or (outcome == RAN and end - start > job.limits.output_bytes):
                 raise ValueError("a result out of range")
             owns = not shared or index == len(results) - 1
             file = files[0 if shared else index]
@@ -179,5 +180,3 @@ class Run:
         if self.owns_file:
             os.close(self.file)
             self.owns_file, self.file = False, -1
-
-

@@ -133,7 +133,8 @@ def send_memory_file(to: socket.socket, data: bytes) -> None:
 
 
 def _command(tier: str, control: int, numpy: bool) -> list[str]:
-    server = [_interpreter(), "-s", "-S", "-B", "-X", "utf8", "-W", "ignore", str(_CONFINED / "server.py"), str(control)]
+    options = ["-s", "-S", "-B", "-X", "utf8", "-W", "ignore"]  # not -I: the hash seed must be heeded
+    server = [_interpreter(), *options, str(_CONFINED / "server.py"), str(control)]
     # The main stack's limit can only be set before exec; a shell does it without forking this (threaded) process. It
     # stays as the server's parent: what it starts dies with it, while a parent *thread* that ends kills nothing.
     stack = f'ulimit -s {_MAIN_STACK_KIB} 2>/dev/null || ulimit -s "$(ulimit -H -s)"; "$@"'

@@ -90,9 +90,7 @@ class _Filter:
 
     def rule(self, action: int, names: Iterable[str], *arguments: Any) -> None:
         for name in names:
-            if (
-                self._lib.resolve_syscall(self._lib.Arch.NATIVE, name) >= 0
-            ):  # negative: not on this architecture
+            if self._lib.resolve_syscall(self._lib.Arch.NATIVE, name) >= 0:  # negative: not on this architecture
                 self._filter.add_rule(action, name, *arguments)
 
     def _low(self, index: int, mask: int, value: int) -> Any:
@@ -128,9 +126,7 @@ def _library() -> ModuleType:
     try:
         import pyseccomp
     except (ImportError, OSError, RuntimeError) as error:
-        raise UserError(
-            f"libseccomp cannot be loaded ({error}); install libseccomp2 (apt) or libseccomp"
-        ) from error
+        raise UserError(f"libseccomp cannot be loaded ({error}); install libseccomp2 (apt) or libseccomp") from error
     module: ModuleType = pyseccomp
     return module
 
@@ -167,9 +163,7 @@ def server_filter(files: bool = True) -> bytes:
         if _NEW_NAMESPACES >> bit & 1:
             rules.kill_if("clone", (0, 1 << bit, 1 << bit))
     rules.allow("fork")
-    rules.deny(
-        38, "clone3", "openat2"
-    )  # ENOSYS: arguments behind a pointer cannot be checked, libc falls back
+    rules.deny(38, "clone3", "openat2")  # ENOSYS: arguments behind a pointer cannot be checked, libc falls back
     rules.allow_if("prlimit64", (0, everything, 0))
     rules.allow_if("sched_getaffinity", (0, everything, 0))
     for command in _FCNTL_COMMANDS:

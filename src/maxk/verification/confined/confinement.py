@@ -21,6 +21,7 @@ _SYS_LANDLOCK_CREATE, _SYS_LANDLOCK_ADD, _SYS_LANDLOCK_RESTRICT = (
 )  # the same on all architectures
 _SYS_SECCOMP = {"x86_64": 317, "aarch64": 277, "riscv64": 277, "ppc64le": 358, "s390x": 348}
 _SYS_CAPSET = {"x86_64": 126, "aarch64": 91, "riscv64": 91, "ppc64le": 184, "s390x": 185}
+_SYS_PRCTL = {"x86_64": 157, "aarch64": 167, "riscv64": 167, "ppc64le": 171, "s390x": 172}
 _SYS_TIMER = {  # timer_create, timer_settime
     "x86_64": (222, 223),
     "aarch64": (107, 110),
@@ -56,13 +57,23 @@ def fork() -> int:
     return pid
 
 
+class SystemCall:
+    """A system call with its arguments made ready, so that making it in a child touches little memory."""
+
+    def __init__(self, number: int, *arguments: object) -> None:
+        self._number = number
+        self._words = tuple(ctypes.c_long(a) if isinstance(a, int) else a for a in (number, *arguments))
+
+    def __call__(self) -> int:
+        result = int(_libc.syscall(*self._words))
+        if result < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"system call {self._number}: {os.strerror(code)}")
+        return result
+
+
 def _call(number: int, *arguments: object) -> int:
-    words = (ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)
-    result = int(_libc.syscall(ctypes.c_long(number), *words))
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"system call {number}: {os.strerror(code)}")
-    return result
+    return SystemCall(number, *arguments)()
 
 
 def landlock_abi() -> int:
@@ -101,21 +112,17 @@ def signal_scope_ruleset(abi: int) -> int | None:
     return _call(_SYS_LANDLOCK_CREATE, struct.pack("QQQ", 0, 0, _SCOPE_ABSTRACT_UNIX | _SCOPE_SIGNAL), 24, 0)
 
 
-def landlock_restrict(ruleset: int) -> None:
-    _call(_SYS_LANDLOCK_RESTRICT, ruleset, 0)
+def landlock_restriction(ruleset: int) -> SystemCall:
+    return SystemCall(_SYS_LANDLOCK_RESTRICT, ruleset, 0)
 
 
 def no_new_privileges() -> None:
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _call(_SYS_PRCTL[os.uname().machine], _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def die_with_parent() -> None:
-    _prctl(_PR_SET_PDEATHSIG, 9)
-
-
-def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl {option}")
+def death_with_parent() -> SystemCall:
+    """The call by which a process asks to be killed when its parent dies."""
+    return SystemCall(_SYS_PRCTL[os.uname().machine], _PR_SET_PDEATHSIG, 9, 0, 0, 0)
 
 
 def drop_capabilities() -> None:
@@ -132,18 +139,21 @@ class CpuTimer:
     """
 
     def __init__(self, signal_number: int) -> None:
-        self._create, self._settime = _SYS_TIMER[os.uname().machine]
-        self._event = struct.pack("Pii48x", 0, signal_number, 0)
-        self._id = ctypes.c_int(-1)
+        create, settime = _SYS_TIMER[os.uname().machine]
+        event = ctypes.create_string_buffer(struct.pack("Pii48x", 0, signal_number, 0))
+        self._id = ctypes.c_int(0)
+        self._value = ctypes.create_string_buffer(32)
+        self._create = SystemCall(create, _CLOCK_PROCESS_CPUTIME, event, ctypes.byref(self._id))
+        self._set = SystemCall(settime, self._id, 0, self._value, None)
 
     def start(self) -> None:
         """To be called in the process that is to be timed: a fork does not inherit timers."""
-        _call(self._create, _CLOCK_PROCESS_CPUTIME, self._event, ctypes.byref(self._id))
+        self._create()
 
     def set(self, seconds: float) -> None:
         whole = int(seconds)
-        value = struct.pack("qqqq", 0, 0, whole, int((seconds - whole) * 1e9))
-        _call(self._settime, self._id.value, 0, value, None)
+        struct.pack_into("qqqq", self._value, 0, 0, 0, whole, int((seconds - whole) * 1e9))
+        self._set()
 
 
 class SeccompFilter:
@@ -153,24 +163,22 @@ class SeccompFilter:
         _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
 
     def __init__(self, bpf: bytes, pid_placeholder: int | None = None) -> None:
-        self._number = _SYS_SECCOMP[os.uname().machine]
         self._code = ctypes.create_string_buffer(bpf, len(bpf))
         self._program = self._Program(len(bpf) // 8, ctypes.addressof(self._code))
         offsets = [
-            index * 8 + 4
-            for index, (*_, k) in enumerate(struct.iter_unpack("HBBI", bpf))
-            if k == pid_placeholder
+            index * 8 + 4 for index, (*_, k) in enumerate(struct.iter_unpack("HBBI", bpf)) if k == pid_placeholder
         ]
         self._pid_offsets = offsets
+        self._install = SystemCall(_SYS_SECCOMP[os.uname().machine], 1, 0, ctypes.byref(self._program))
 
     def install(self) -> None:
         for offset in self._pid_offsets:
             struct.pack_into("I", self._code, offset, os.getpid())
-        _call(self._number, 1, 0, ctypes.byref(self._program))
+        self._install()
 
 
 def address_space_in_use() -> int:
-    """Bytes of address space of this process, found without /proc: the smallest RLIMIT_AS under which it can map a page.
+    """Bytes of address space of this process without /proc: the smallest RLIMIT_AS under which it can map a page.
 
     The kernel refuses a mapping when the new total would exceed the limit, so bisection finds the total exactly.
     """

@@ -6,6 +6,7 @@ have under plain Python; this module prepares each execution and cleans up after
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import builtins
 import gc
@@ -24,8 +25,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from struct import Struct
 
-from confinement import CpuTimer, SeccompFilter, die_with_parent, landlock_restrict
-from planning import COMPILE_ERRORS, compile_program
+from maxk.verification.confined.confinement import CpuTimer, SeccompFilter, SystemCall
+from maxk.verification.confined.planning import COMPILE_ERRORS, compile_program
 
 EXIT_MEMORY = 251  # exit status of a child whose program ended by MemoryError
 RECORD = Struct("=BQQ")  # of one shared execution: how it ended, CPU ns so far, bytes of output so far
@@ -35,7 +36,6 @@ _TIMER_SLACK_S = 0.01  # what the timer stops has certainly used more than its l
 _BACKSTOP = 1.5  # RLIMIT_CPU, in CPU limits: it overcounts under load
 _timer = CpuTimer(signal.SIGPROF)
 _INFINITY = resource.RLIM_INFINITY
-_OPEN_FILES = 64
 _ALL_DESCRIPTORS = 1 << 20
 _RECURSION_LIMIT = sys.getrecursionlimit()
 _DIGITS_LIMIT = sys.get_int_max_str_digits()
@@ -65,22 +65,23 @@ class Confinement:
     """What the server made ready for its children to put on; None where the tier has none."""
 
     null: int
+    die_with_parent: SystemCall
     child_filter: SeccompFilter | None = None
-    signal_scope: int | None = None
+    signal_scope: SystemCall | None = None
 
     def enter(self, stdin: int, stdout: int, keep: int = 2) -> None:
         """In a new child: its descriptors and nothing else of the server's, then its restrictions."""
-        die_with_parent()
+        self.die_with_parent()
         os.dup2(stdin, 0)
         os.dup2(stdout, 1)
         os.dup2(self.null, 2)
         if self.signal_scope is not None:
-            landlock_restrict(self.signal_scope)
+            self.signal_scope()
         if self.child_filter is not None:
             self.child_filter.install()
-        os.closerange(3, keep)
+        if keep > 2:
+            os.closerange(3, keep)
         os.closerange(keep + 1, _ALL_DESCRIPTORS)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
 
 
 def fresh_main() -> dict[str, object]:
@@ -90,12 +91,17 @@ def fresh_main() -> dict[str, object]:
     return main.__dict__
 
 
-def limit(kind: int, soft: float, hard: float) -> None:
+_CEILINGS = {
+    kind: resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_AS)
+}
+
+
+def limit(kind: int, soft: int, hard: int) -> None:
     """Sets a limit, never above the hard limit the sandbox was started with."""
-    ceiling = resource.getrlimit(kind)[1]
+    ceiling = _CEILINGS[kind]
     if ceiling != _INFINITY:
         soft, hard = (ceiling if value == _INFINITY else min(value, ceiling) for value in (soft, hard))
-    resource.setrlimit(kind, (int(soft), int(hard)))
+    resource.setrlimit(kind, (soft, hard))
 
 
 def exit_status(error: BaseException | None) -> int:
@@ -152,17 +158,15 @@ class SingleRun:
     def _finish(self, attempt: Attempt) -> int:
         """What the interpreter does at its end: hook, threads, atexit, flush, finalisers."""
         error = attempt.error
-        if (
-            error is not None
-            and not isinstance(error, SystemExit)
-            and sys.excepthook is not sys.__excepthook__
-        ):
+        if error is not None and not isinstance(error, SystemExit) and sys.excepthook is not sys.__excepthook__:
             sys.excepthook(type(error), error, error.__traceback__)
         status = exit_status(error)
         attempt.error = error = None
         try:
-            threading._shutdown()  # type: ignore[attr-defined]
-            atexit._run_exitfuncs()
+            if _thread._count():
+                threading._shutdown()  # type: ignore[attr-defined]
+            if atexit._ncallbacks():
+                atexit._run_exitfuncs()
         except BaseException as late:
             status = exit_status(late)
         if not _flushed(sys.stdout):
@@ -234,9 +238,9 @@ class SharedRuns:
         os._exit(0)
 
     def _fresh_streams(self, data: bytes) -> None:
-        sys.stdin = _text(io.BufferedReader(io.BytesIO(data)))  # type: ignore[arg-type]
-        sys.stdout = _text(open(1, "wb", closefd=False))  # noqa: SIM115
-        sys.stderr = _text(open(2, "wb", closefd=False))  # noqa: SIM115
+        sys.stdin = text(io.BufferedReader(io.BytesIO(data)))
+        sys.stdout = text(open(1, "wb", closefd=False))  # noqa: SIM115
+        sys.stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115
 
     def _outcome(self, attempt: Attempt) -> int:
         error, attempt.error = attempt.error, None
@@ -248,7 +252,8 @@ class SharedRuns:
         return FAILED if status else ENDED
 
 
-def _text(raw: io.BufferedIOBase) -> io.TextIOWrapper:
+def text(raw: io.BufferedReader | io.BufferedWriter) -> io.TextIOWrapper:
+    """A standard stream over `raw`, as Python makes it in the C.UTF-8 locale."""
     return io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape")
 
 

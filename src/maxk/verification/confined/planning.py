@@ -13,7 +13,7 @@ import signal
 import types
 from dataclasses import dataclass
 
-from purity import is_state_free
+from maxk.verification.confined.purity import is_state_free
 
 COMPILE_ERRORS = (SyntaxError, ValueError, OverflowError)  # bad source, a NUL character, a lone surrogate, …
 _LONGEST = 20_000  # characters

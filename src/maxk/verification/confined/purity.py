@@ -17,8 +17,8 @@ Why it is sound. The invariant is: *every value the program can hold is immutabl
    frames, code, globals, tracebacks, buffers and default factories are out of reach, whatever the receiver is.
    `str.format` reaches attributes by text: allowed only on literals without them.
 4. Then attribute *stores* can only ever hit objects of this execution (the store needs a holder of the object).
-5. Nothing of the program runs after its end: no `__del__`, no generator that yields inside `try` or `with` (its clean-up
-   would run when collected), no threads, signals, atexit, async. Settings a program may change through the
+5. Nothing of the program runs after its end: no `__del__`, no generator that yields inside `try` or `with` (its
+   clean-up would run when collected), no threads, signals, atexit, async. Settings a program may change through the
    listed calls (recursion limit, integer digits, re's cache) are reset by the executor (`execution.py`).
 
 Anything this module does not know, a syntax node included, is refused.
@@ -56,7 +56,8 @@ _LIBRARY: dict[str, frozenset[str]] = {
         "collections": "ChainMap Counter OrderedDict defaultdict deque namedtuple",
         "copy": "copy deepcopy",
         "dataclasses": "dataclass field asdict astuple replace",
-        "decimal": "Decimal ROUND_CEILING ROUND_DOWN ROUND_FLOOR ROUND_HALF_DOWN ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP",
+        "decimal": "Decimal ROUND_CEILING ROUND_DOWN ROUND_FLOOR ROUND_HALF_DOWN ROUND_HALF_EVEN ROUND_HALF_UP "
+        "ROUND_UP",
         "fractions": "Fraction",
         "functools": "cache cmp_to_key lru_cache partial reduce total_ordering",
         "heapq": "heapify heappop heappush heappushpop heapreplace merge nlargest nsmallest",
@@ -149,9 +150,7 @@ def _is_immutable(value: object) -> bool:
     if isinstance(value, (types.BuiltinFunctionType, int, float, str)):
         return type(value) in (types.BuiltinFunctionType, int, float, str)
     heap_type, immutable_type = 1 << 9, 1 << 8
-    return isinstance(value, type) and (
-        not value.__flags__ & heap_type or bool(value.__flags__ & immutable_type)
-    )
+    return isinstance(value, type) and (not value.__flags__ & heap_type or bool(value.__flags__ & immutable_type))
 
 
 def _reachable_attributes() -> frozenset[str]:
@@ -211,7 +210,7 @@ def _reachable_attributes() -> frozenset[str]:
         held += [getattr(module, name) for name in attributes if hasattr(module, name)]
     import functools
 
-    held += [functools.lru_cache(function), functools.partial(len), functools.cmp_to_key(len)]
+    held += [functools.lru_cache(function), functools.partial(len), functools.cmp_to_key(lambda a, b: 0)]
     names: set[str] = set()
     for value in held:
         names.update(dir(value))
@@ -337,9 +336,8 @@ class _Check:
             raise _Refused(f"{name} used as a value")
         for module, item in self.items.get(name, ()):
             self._library_item(module, item, called)
-        if name not in self.items and name not in self.stored and name not in self.plain_classes:
-            if name not in _BUILTINS:
-                raise _Refused(f"name {name}")
+        if name not in _BUILTINS.union(self.items, self.stored, self.plain_classes):
+            raise _Refused(f"name {name}")
 
     def _library_item(self, module: str, item: str, called: bool) -> None:
         if item not in _LIBRARY.get(module, ()):

@@ -15,7 +15,7 @@ import resource
 from struct import Struct
 from typing import Any
 
-from execution import Limits
+from maxk.verification.confined.execution import Limits
 
 HEADER = Struct("=QIIBB")  # job, index of the first run, number of runs, shared?, last packet of the job?
 RESULT = Struct("=BBddQQ")  # outcome, stopped by the wall clock?, CPU s, wall s, peak memory, end of the output
@@ -30,10 +30,9 @@ def memory_file(data: bytes = b"") -> int:
     if not data:
         return os.memfd_create("m", os.MFD_CLOEXEC)
     fd = os.memfd_create("m", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
+    written = os.pwrite(fd, data, 0)
+    while written < len(data):
+        written += os.pwrite(fd, data[written:], written)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, 15)  # SEAL, SHRINK, GROW, WRITE
     return fd
 
@@ -43,7 +42,7 @@ def receive(control: Any) -> Any:
     packet, ancillary, _, _ = control.recvmsg(1, 64)
     if not packet or not ancillary:
         return None
-    with open(array.array("i", ancillary[0][2])[0], "rb", buffering=0) as file:
+    with open(array.array("i", ancillary[0][2])[0], "rb", buffering=0) as file:  # noqa: PTH123
         return marshal.loads(file.read())
 
 

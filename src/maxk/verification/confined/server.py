@@ -8,37 +8,54 @@ A child leaves the server's functions by raising `_Child`, so that the program r
 recursion depth plain Python would give it.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
+import sys
+import types
+
+for _name in ("maxk", "maxk.verification", "maxk.verification.confined"):
+    _package = types.ModuleType(_name)  # so that this folder is importable without the packages above it
+    _package.__path__ = [sys.path[0]]
+    sys.modules[_name] = _package
+
+import _socket  # the C part alone: `socket` maps twenty more pieces of memory, which every fork would copy
+import atexit
 import builtins
 import gc
 import importlib
-import io
 import os
 import resource
-import select
 import signal
-import sys
 import threading
 import time
 from typing import Any
 
-import _socket  # the C part alone: `socket` maps twenty more pieces of memory that every fork would copy
-from confinement import (
+from maxk.verification.confined.confinement import (
     SeccompFilter,
     address_space_in_use,
-    die_with_parent,
+    death_with_parent,
     drop_capabilities,
     fork,
     landlock_abi,
-    landlock_restrict,
+    landlock_restriction,
     landlock_ruleset,
     no_new_privileges,
     signal_scope_ruleset,
 )
-from execution import ABNORMAL, EXIT_MEMORY, FAILED, RECORD, Attempt, Confinement, SharedRuns, SingleRun
-from planning import Plan, plan
-from results import (
+from maxk.verification.confined.execution import (
+    ABNORMAL,
+    EXIT_MEMORY,
+    FAILED,
+    RECORD,
+    Attempt,
+    Confinement,
+    SharedRuns,
+    SingleRun,
+    text,
+)
+from maxk.verification.confined.planning import Plan, plan
+from maxk.verification.confined.results import (
     MEMORY_LIMIT,
     OUTPUT_LIMIT,
     RAN,
@@ -55,11 +72,11 @@ from results import (
 )
 
 _READY = b"ready"
+_CHILD_SIGNAL = (signal.SIGCHLD,)
+_OPEN_FILES = 128
 _CPU_SIGNALS = (signal.SIGPROF, signal.SIGXCPU)
 _THREAD_STACK = 8 << 20  # what plain Python gives a thread; glibc would take the main stack's limit
 _THREADS_ADDRESS_SPACE = 512 << 20  # for stacks, which are mapped whole and mostly never touched
-_KILL_TIMEOUT_S = 60.0
-_PRIVATE_MODULES = ("confinement", "execution", "planning", "purity", "results")
 
 
 class _Child(BaseException):
@@ -74,7 +91,7 @@ class Server:
 
     def __init__(self, control: Any, settings: dict[str, Any]) -> None:
         self.control = control
-        self.confinement = Confinement(null=os.open(os.devnull, os.O_WRONLY))
+        self.confinement = Confinement(os.open(os.devnull, os.O_WRONLY), death_with_parent())
         if settings["server_filter"]:
             self._confine(settings)
         self.idle_address_space = address_space_in_use()
@@ -88,8 +105,9 @@ class Server:
         if settings["landlock"] == "required" and not abi:
             raise OSError("this kernel has no Landlock (it is off, older than 5.13, or forbidden here)")
         if abi:
-            landlock_restrict(landlock_ruleset(settings["readable"], abi))
-            self.confinement.signal_scope = signal_scope_ruleset(abi)
+            landlock_restriction(landlock_ruleset(settings["readable"], abi))()
+            scope = signal_scope_ruleset(abi)
+            self.confinement.signal_scope = None if scope is None else landlock_restriction(scope)
         self.confinement.child_filter = SeccompFilter(settings["child_filter"], settings["pid_placeholder"])
         SeccompFilter(settings["server_filter"]).install()
 
@@ -136,10 +154,11 @@ class Server:
     def _shared(self, job: Job, how: Plan, batch: Batch) -> None:
         """All inputs in one child; what does not end in order there is left to children of its own."""
         stdin, stdout = memory_file(), memory_file()
-        reader, writer = os.pipe()
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # it holds all records, so nobody need read meanwhile
         pid = fork()
         if pid == 0:
             self.confinement.enter(stdin, stdout, keep=writer)
+            assert how.code is not None
             raise _Child(SharedRuns(how.code, job.source, job.inputs, job.limits, writer))
         os.close(writer)
         os.close(stdin)
@@ -148,36 +167,26 @@ class Server:
         batch.add_shared(self._shared_results(job, report, death), stdout)
 
     def _wait(self, pid: int, job: Job, reader: int = -1) -> tuple[bytes, Death]:
-        """Waits for the child, collecting its reports; kills it when none comes for the wall limit."""
+        """Waits for the child, collecting its reports; kills it when none comes for the wall limit.
+
+        SIGCHLD is blocked in the server, so it can be waited for with a timeout by one system call.
+        """
         started = time.monotonic()
-        reports: list[bytes] = []
-        process = os.pidfd_open(pid)
-        poll = select.poll()
-        poll.register(process, select.POLLIN)
-        poll.register(self.control.fileno(), 0)  # only whether the parent is gone
-        if reader >= 0:
-            poll.register(reader, select.POLLIN)
-        deadline, walled = started + job.wall_s, False
-        while True:
-            events = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
-            if self.control.fileno() in events:
+        deadline = started + job.wall_s
+        reports, walled, ended = b"", False, 0
+        while not ended:
+            left = deadline - time.monotonic()
+            if left > 0:
+                signal.sigtimedwait(_CHILD_SIGNAL, left)  # also comes when a child stops itself
+                ended, status, usage = os.wait4(pid, os.WNOHANG)
+                continue
+            report = _drain(reader)
+            reports += report
+            if not report:
                 os.kill(pid, signal.SIGKILL)
-                os._exit(0)
-            if reader in events:
-                report = os.read(reader, 1 << 16)
-                reports.append(report)
-                deadline = time.monotonic() + job.wall_s
-                if not report:
-                    poll.unregister(reader)
-            elif process in events:
-                break
-            elif time.monotonic() >= deadline:
                 walled = True
-                os.kill(pid, signal.SIGKILL)
-                deadline += _KILL_TIMEOUT_S
-        os.close(process)
-        _, status, usage = os.wait4(pid, 0)
-        return b"".join(reports), Death(status, usage, time.monotonic() - started, walled)
+            deadline = time.monotonic() + job.wall_s
+        return reports + _drain(reader), Death(status, usage, time.monotonic() - started, walled)
 
     # outcomes
 
@@ -221,6 +230,14 @@ class Server:
         return results
 
 
+def _drain(reader: int) -> bytes:
+    """What is in a pipe now."""
+    try:
+        return os.read(reader, 1 << 16) if reader >= 0 else b""
+    except BlockingIOError:
+        return b""
+
+
 def _prepare_interpreter(preload: list[str], paths: list[str]) -> None:
     """Everything that children share: imported modules, standard streams, signal dispositions."""
     sys.path.extend(paths)
@@ -229,23 +246,26 @@ def _prepare_interpreter(preload: list[str], paths: list[str]) -> None:
             importlib.import_module(name)
         except ImportError:
             continue  # not in this Python; a program importing it fails as it would anywhere
-    builtins.exit = builtins.quit = sys.exit
+    vars(builtins).update(exit=sys.exit, quit=sys.exit)
     os.dup2(memory_file(), 0)
     os.dup2(memory_file(), 1)
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(open(0, "rb"), "utf-8", "surrogateescape")  # noqa: SIM115
-    sys.stdout = sys.__stdout__ = io.TextIOWrapper(open(1, "wb"), "utf-8", "surrogateescape")  # noqa: SIM115
+    sys.stdin, sys.stdout = text(open(0, "rb")), text(open(1, "wb"))  # noqa: SIM115
+    vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     threading.stack_size(_THREAD_STACK)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD_SIGNAL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+    atexit._clear()
 
 
 def _start() -> Server:
-    die_with_parent()
+    death_with_parent()()
     control = _socket.socket(fileno=int(sys.argv[1]))
     settings = receive(control)
     _prepare_interpreter(settings["preload"], settings["paths"])
     server = Server(control, settings)
-    for name in _PRIVATE_MODULES:
+    for name in [name for name in sys.modules if name.split(".")[0] == "maxk"]:
         del sys.modules[name]
     del sys.path[0]  # where these modules are
     sys.argv = ["main.py"]
