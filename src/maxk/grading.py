@@ -34,4 +34,4 @@ def submission(program: str | None, problem: Problem, configured: Limits) -> Sub
             memory_mb=problem.memory_limit_mb or configured.memory_mb,
         )
     checker = CheckerProgram(problem.checker) if problem.checker is not None else None
-    return Submission(program, problem.tests, limits=own, checker=checker)
+    return Submission(program, list(problem.tests), limits=own, checker=checker)

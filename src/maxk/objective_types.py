@@ -47,6 +47,7 @@ class ObjectiveType:
     label: str  # row name in tables: the paper's, where the paper has the row
     uses_k: bool = False
     off_policy: bool = False  # wants the current log-ratios of the whole group
+    batch_scaled: bool = False  # its scale is that of all groups of the batch: they must come together
     flat_at_n: bool = False  # no gradient at k = n: all members of a group get the same weight
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
@@ -63,6 +64,7 @@ OBJECTIVE_TYPES: Mapping[str, ObjectiveType] = {
         "Off-policy BoN (paper)",
         uses_k=True,
         off_policy=True,
+        batch_scaled=True,
         flat_at_n=True,
         parameters={"clamp_delta": CLAMP_DELTA, "variant": VARIANT},
     ),

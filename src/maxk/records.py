@@ -19,11 +19,11 @@ import pyarrow as pa
 class Test(NamedTuple):
     """One input/output pair: what the program reads from stdin and what it must print."""
 
-    __test__ = False  # not for pytest, in spite of the name
-
     stdin: str
     expected: str
 
+
+Test.__test__ = False  # type: ignore[attr-defined]  # in spite of its name nothing for pytest
 
 @dataclass(frozen=True)
 class Problem:

@@ -11,12 +11,14 @@ import argparse
 import json
 import os
 import shutil
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
 from maxk import files, tracking
-from maxk.config import Config
+from maxk.config import Config, Training
 from maxk.errors import UserError
 from maxk.paths import BASE, policy_name
 from maxk.records import Policy, Problem
@@ -32,21 +34,34 @@ def register_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
     if args.objective not in config.objectives:
-        raise UserError(f"train: no objective {args.objective!r}; known: {', '.join(config.objectives)}")
-    name = policy_name(args.objective, args.seed)
-    folder = Path(config.layout.policy(name)).parent
-    with files.exclusive(folder), tracking.stage(config, "train", policy=name) as tracked:
-        policy = train(config, args.objective, args.seed, tracked)
-        files.write_policy(config.layout.policy(name), policy)
-        tracked.artifact(config.layout.policy(name))
-        tracked.artifact(config.layout.metrics(name))
+        raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.objectives)}")
+    training = config.training_of(args.objective)
+    if training.processes > 1 and "RANK" not in os.environ:
+        _launch(training)
+    if int(os.environ.get("RANK", 0)) > 0:  # the first process speaks for all
+        _train(config, args.objective, args.seed, tracking.Run())
+        return
+    name, layout = policy_name(args.objective, args.seed), config.layout
+    with files.exclusive(Path(layout.policy(name)).parent), tracking.stage(config, "train", policy=name) as tracked:
+        policy = _train(config, args.objective, args.seed, tracked)
+        files.write_policy(layout.policy(name), policy)
+        tracked.artifact(layout.policy(name))
+        tracked.artifact(layout.metrics(name))
+        last = json.loads(Path(layout.metrics(name)).read_text(encoding="utf-8").splitlines()[-1])
+        tracked.metrics({f"final/{key}": last.get(key) for key in ("reward", "kl", "entropy")}, step=last["step"])
 
 
-def train(config: Config, objective: str, seed: int, run: tracking.Run) -> Policy:
+def _launch(training: Training) -> None:
+    """Starts the same command again, once a process, by `accelerate launch`; does not return."""
+    settings = ["--config_file", training.accelerate] if training.accelerate else ["--num_machines", "1"]
+    launcher = [sys.executable, "-m", "accelerate.commands.launch", *settings]
+    os.execv(sys.executable, [*launcher, "--num_processes", str(training.processes), "--module", "maxk", *sys.argv[1:]])
+
+
+def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Policy:
     """Trains to the end, from the last checkpoint where there is one; returns the policy whose model is saved."""
-    name = policy_name(objective, seed)
-    layout, settings = config.layout, config.settings("train", objective=objective)
-    training = config.training_of(objective)
+    name, layout = policy_name(objective, seed), config.layout
+    settings, training = config.settings("train", objective=objective), config.training_of(objective)
     base = files.read_policy(layout.policy(BASE))
     data = {dataset: layout.problems(dataset) for dataset in training.datasets}
     digests = {dataset: files.digest(path) for dataset, path in data.items()}
@@ -58,7 +73,6 @@ def train(config: Config, objective: str, seed: int, run: tracking.Run) -> Polic
     problems = [problem for path in data.values() for problem in files.read_problems(path, "train")]
     folder = Path(layout.policy(name)).parent
     environment = _optimise(config, objective, seed, base, problems, folder, files.digest_of(lineage), run)
-    _copy_metrics_summary(run, Path(layout.metrics(name)))
     return Policy(name, config.label(objective), str(folder / "model"), None, lineage, environment)
 
 
@@ -74,14 +88,13 @@ def _optimise(
 ) -> dict[str, Any]:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
-    from datasets import Dataset
     from transformers import AutoTokenizer
     from transformers.trainer_callback import PrinterCallback
 
-    from maxk import environment, grading, objectives, prompts
+    from maxk import environment, grading, objectives
     from maxk.training.callbacks import MetricsLog, ProgressLine, StopOnSignal
     from maxk.training.reward import TestReward
-    from maxk.training.trainer import MaxkTrainer, arguments, schedule
+    from maxk.training.trainer import MaxkTrainer, arguments, lora, schedule
 
     environment.quiet_libraries()
     training = config.training_of(objective)
@@ -89,10 +102,8 @@ def _optimise(
         torch.set_num_threads(1)  # for small models threads cost more than they give; jobs run side by side
     checkpoints = folder / "checkpoints" / lineage
     tokenizer = AutoTokenizer.from_pretrained(base.model, revision=base.revision, padding_side="left")
-    rows = [
-        {"prompt": prompts.render(p.statement, config.prompt, tokenizer), "problem_id": p.problem_id} for p in problems
-    ]
-    dataset = Dataset.from_list(rows).select(schedule(training, len(rows), seed))
+    rows, heldout = _prompts(config, training, problems, tokenizer)
+    order = schedule(training, len(rows), seed)
     stop = StopOnSignal(training.iterations)
     with grading.grader(config) as grader:
         grader.canary()
@@ -100,9 +111,11 @@ def _optimise(
         trainer = MaxkTrainer(
             model=base.model,
             reward_funcs=[TestReward(grader, problems, grading.limits(config))],
-            args=arguments(training, checkpoints, seed, len(dataset)),
-            train_dataset=dataset,
+            args=arguments(training, checkpoints, seed, len(order)),
+            train_dataset=rows.select(order),
+            eval_dataset=heldout,
             processing_class=tokenizer,
+            peft_config=lora(training),
             callbacks=[
                 MetricsLog(folder / "metrics.jsonl", run),
                 ProgressLine(f"train {policy_name(objective, seed)}"),
@@ -113,11 +126,34 @@ def _optimise(
         trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
         if stop.received:
-            raise SystemExit(128 + 15)
+            raise SystemExit(128 + signal.SIGTERM)
         _save_model(trainer, tokenizer, folder / "model")
         recorded = {**environment.versions(), "sandbox": grader.tier}
-    shutil.rmtree(folder / "checkpoints")
+    if trainer.is_world_process_zero():
+        shutil.rmtree(folder / "checkpoints")
     return recorded
+
+
+def _prompts(config: Config, training: Training, problems: list[Problem], tokenizer: Any) -> tuple[Any, Any]:
+    """Prompts to train on, and those kept out for evaluation while training (None where there is none)."""
+    from datasets import Dataset
+
+    from maxk import prompts
+
+    rows = Dataset.from_list(
+        [
+            {"prompt": prompts.render(p.statement, config.prompt, tokenizer), "problem_id": p.problem_id}
+            for p in problems
+        ]
+    )
+    if training.evaluation is None:
+        return rows, None
+    kept = len(rows) - training.evaluation.problems
+    if kept < 1:
+        raise UserError(
+            f"training.evaluation.problems={training.evaluation.problems} leaves none of {len(rows)} problems to train"
+        )
+    return rows.select(range(kept)), rows.select(range(kept, len(rows)))
 
 
 def last_checkpoint(folder: Path) -> str | None:
@@ -134,16 +170,19 @@ def last_checkpoint(folder: Path) -> str | None:
 
 
 def _save_model(trainer: Any, tokenizer: Any, target: Path) -> None:
-    """Saves model and tokenizer as one Hugging Face folder that is either whole or absent."""
+    """Saves model and tokenizer as one Hugging Face folder that is either whole or absent; adapters are merged."""
     partial = target.with_name("model.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    trainer.save_model(str(partial))
-    tokenizer.save_pretrained(partial)
-    shutil.rmtree(target, ignore_errors=True)
-    partial.rename(target)
-
-
-def _copy_metrics_summary(run: tracking.Run, path: Path) -> None:
-    """The last step's reward and KL, as the run's headline."""
-    last = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
-    run.metrics({f"final/{key}": last.get(key) for key in ("reward", "kl", "entropy")}, step=last["step"])
+    if trainer.is_world_process_zero():
+        shutil.rmtree(partial, ignore_errors=True)
+    trainer.accelerator.wait_for_everyone()
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if hasattr(model, "merge_and_unload"):
+        if trainer.is_world_process_zero():
+            model.merge_and_unload().save_pretrained(partial)
+    else:
+        trainer.save_model(str(partial))
+    trainer.accelerator.wait_for_everyone()
+    if trainer.is_world_process_zero():
+        tokenizer.save_pretrained(partial)
+        shutil.rmtree(target, ignore_errors=True)
+        partial.rename(target)

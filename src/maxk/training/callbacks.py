@@ -24,6 +24,8 @@ class MetricsLog(TrainerCallback):
         self._path, self._run = path, run
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if not state.is_world_process_zero:
+            return
         kept = [line for line in self._lines() if json.loads(line)["step"] <= state.global_step]
         self._path.write_text("".join(kept), encoding="utf-8")
 
@@ -35,7 +37,8 @@ class MetricsLog(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        if not logs or "train_runtime" in logs:  # the closing summary is no step
+        closing_summary = logs is not None and "train_runtime" in logs
+        if not logs or closing_summary or not state.is_world_process_zero:
             return
         with self._path.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps({"step": state.global_step, **logs}) + "\n")
@@ -56,8 +59,9 @@ class ProgressLine(TrainerCallback):
         self._progress: Progress | None = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._progress = Progress(state.max_steps, self._label)
-        self._progress.done = state.global_step
+        if state.is_world_process_zero:
+            self._progress = Progress(state.max_steps, self._label)
+            self._progress.done = state.global_step
 
     def on_log(
         self,

@@ -1,19 +1,22 @@
 """GRPO with the advantages of a max@k objective: the smallest seam in TRL's GRPOTrainer (the only importer of trl).
 
-Three overrides, no copied parent code:
+No parent code is copied; five small overrides do it.
 
 1. `_calculate_rewards` keeps the gathered reward matrix that the parent computes.
 2. `_generate_and_score_completions` replaces the parent's advantages by the objective's.
-3. For off-policy objectives `_compute_loss` renews the advantages at every optimiser step. They need the whole group's
-   current ratios ρ = π_θ/π_old; the forward pass that the loss makes anyway gives them, so they cost nothing. That is
-   possible because a micro-batch holds whole groups: TRL shuffles single sequences over micro-batches, and
-   `_prepare_inputs` puts the groups together again.
+3. Off-policy objectives need the current ratios ρ = π_θ/π_old of whole groups at every optimiser step, while TRL
+   shuffles single sequences over micro-batches. Where a micro-batch holds whole groups, `_prepare_inputs` puts them
+   together again and `_get_per_token_logps_and_entropies` renews the advantages from the forward pass that the loss
+   makes anyway, so ratios are free. Elsewhere `_prepare_inputs` makes one forward pass without gradient over the
+   optimiser step's micro-batches and gathers the ratios of split groups over processes. Weights are the same, because
+   parameters do not move within an optimiser step.
+4. `ratio: sequence` turns TRL's length-normalised sequence loss into that of `surrogates.sequence_surrogate` by a
+   factor on the advantage (see `_sequence_factor`).
 
-What differs from TRL's defaults, to follow the paper (Sections 3.1 and 4.4): loss_type "grpo" (mean over a
-completion's tokens, then over completions; TRL: "dapo"), β = 0.01 without importance weights on the KL term (TRL: 0,
-with), learning rate from the config (TRL: 1e-6), constant after warm-up, no weight decay, and `num_iterations` from
-the config. Clipping acts on token-level ratios, as in TRL and GRPO; the objective's own ratios are those of whole
-completions.
+What differs from TRL's defaults, to follow the paper (Sections 3.1 and 4.4): loss_type "grpo" (mean over a completion's
+tokens, then over completions; TRL: "dapo"), β = 0.01 without importance weights on the KL term (TRL: 0, with), learning
+rate from the config (TRL: 1e-6), constant after warm-up, no weight decay, `num_iterations` from the config, and no
+importance-sampling correction of vLLM's samples (TRL: on, and it may drop whole completions).
 """
 
 from __future__ import annotations
@@ -22,12 +25,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import LoraConfig
 from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
 from maxk.config import Training
-from maxk.diagnostics import diagnose
+from maxk.diagnostics import diagnose, group_max_at_k
 from maxk.objectives import Objective
 
 
@@ -46,21 +50,23 @@ def schedule(config: Training, problems: int, seed: int) -> list[int]:
 
 def arguments(config: Training, folder: Path, seed: int, prompts: int) -> GRPOConfig:
     """TRL's arguments for a configuration; `prompts` is the length of the `schedule`."""
-    accumulation = config.prompts_per_step // config.microbatch_prompts
+    on_gpu = torch.cuda.is_available()
     return GRPOConfig(
         output_dir=str(folder),
         seed=seed,
         shuffle_dataset=False,
         max_steps=prompts // config.prompts_per_step * config.iterations,
-        per_device_train_batch_size=config.microbatch_prompts * config.completions,
-        gradient_accumulation_steps=accumulation,
-        steps_per_generation=accumulation,
+        per_device_train_batch_size=config.microbatch_completions,
+        gradient_accumulation_steps=config.accumulation,
+        steps_per_generation=config.accumulation,
         num_generations=config.completions,
         num_iterations=config.iterations,
         max_completion_length=config.max_tokens,
         temperature=config.temperature,
         top_p=config.top_p,
-        loss_type="grpo",
+        # "luspo" with sequence-level ratios sums over tokens, as a whole completion's ratio asks for.
+        loss_type="grpo" if config.ratio == "token" else "luspo",
+        importance_sampling_level=config.ratio,
         beta=config.kl_coefficient,
         use_bias_correction_kl=False,
         epsilon=config.clip,
@@ -69,15 +75,56 @@ def arguments(config: Training, folder: Path, seed: int, prompts: int) -> GRPOCo
         warmup_steps=config.warmup_steps,
         weight_decay=0.0,
         max_grad_norm=config.max_grad_norm,
-        bf16=torch.cuda.is_available(),
-        gradient_checkpointing=False,
+        bf16=config.precision == "bfloat16" or (config.precision == "auto" and on_gpu),
+        gradient_checkpointing=config.gradient_checkpointing,
         logging_steps=1,
         # Between generation batches, so that a resumed run draws what it would have drawn.
         save_steps=config.checkpoint_every * config.iterations,
         save_total_limit=2,
-        dataloader_pin_memory=torch.cuda.is_available(),
+        dataloader_pin_memory=on_gpu,
         report_to=[],
         disable_tqdm=True,
+        **_generation(config),
+        **_evaluation(config),
+    )
+
+
+def _generation(config: Training) -> dict[str, Any]:
+    chosen = config.generator
+    if chosen.backend == "transformers":
+        return {}
+    return {
+        "use_vllm": True,
+        "vllm_mode": chosen.mode,
+        "vllm_server_base_url": chosen.url,
+        "vllm_gpu_memory_utilization": chosen.gpu_memory_utilization,
+        "vllm_tensor_parallel_size": chosen.tensor_parallel,
+        "vllm_importance_sampling_correction": False,
+    }
+
+
+def _evaluation(config: Training) -> dict[str, Any]:
+    if config.evaluation is None:
+        return {}
+    return {
+        "eval_strategy": "steps",
+        "eval_steps": config.evaluation.every * config.iterations,
+        # Whole groups, about as many completions as a training micro-batch holds.
+        "per_device_eval_batch_size": config.completions * max(1, config.microbatch_completions // config.completions),
+    }
+
+
+def lora(config: Training) -> LoraConfig | None:
+    """The adapters that a configuration asks for."""
+    if config.lora is None:
+        return None
+    targets = config.lora.target_modules
+    return LoraConfig(
+        task_type="CAUSAL_LM",
+        r=config.lora.rank,
+        lora_alpha=config.lora.alpha,
+        lora_dropout=config.lora.dropout,
+        target_modules=targets if isinstance(targets, str) else list(targets),
     )
 
 
@@ -90,12 +137,21 @@ class MaxkTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         self.objective = objective
         self._gathered_rewards: Tensor  # [groups of all processes, n], of the last generation batch
-        self._renewing: dict[str, Any] | None = None  # the micro-batch whose advantages the next forward pass renews
+        self._renewing: dict[str, Any] | None = None  # the micro-batch whose advantages the loss's pass renews
+        whole_groups = self.args.per_device_train_batch_size % self.num_generations == 0
+        one_batch = self.args.steps_per_generation * self.accelerator.num_processes == 1
+        self._free_ratios = whole_groups and (one_batch or not objective.kind.batch_scaled)
 
     @property
     def progress(self) -> float:
         """Share of the training done, in [0, 1]."""
         return float(self.state.global_step / self.state.max_steps)
+
+    @property
+    def _stale(self) -> bool:
+        """Whether the policy has moved since it drew the batch at hand, and the objective wants to know."""
+        iteration = self._step // self.args.steps_per_generation % self.num_iterations
+        return bool(self.objective.kind.off_policy and self.model.training and iteration > 0)
 
     # ---- rewards → advantages
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -107,17 +163,21 @@ class MaxkTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         if not self.model.training:
+            self._log_evaluation(self._gathered_rewards)
             return output
-        advantages = self.objective(self._gathered_rewards, progress=self.progress).flatten()
-        self._replace_logged_advantages(advantages)
+        advantages = self.objective(self._gathered_rewards, progress=self.progress)
+        self._replace_logged_advantages(advantages.flatten())
         self._log_diagnostics(self._gathered_rewards)
-        first = self.accelerator.process_index * len(inputs)
-        local = slice(first, first + len(inputs))
-        output["advantages"] = advantages[local]
-        if self.objective.kind.off_policy:
-            output["rewards"] = self._gathered_rewards.flatten()[local]
-            output["group"] = torch.arange(len(inputs), device=advantages.device) // self.num_generations
+        output["advantages"] = self._local(advantages)
+        output["rewards"] = self._local(self._gathered_rewards)
+        output["row"] = torch.arange(len(inputs), device=advantages.device)  # its place in the process's share
         return output
+
+    def _local(self, groups: Tensor) -> Tensor:
+        """This process's share of a gathered [groups, n], flat."""
+        share = groups.numel() // self.accelerator.num_processes
+        first = self.accelerator.process_index * share
+        return groups.flatten()[first : first + share]
 
     def _replace_logged_advantages(self, advantages: Tensor) -> None:
         """The parent has already logged its own advantages of this batch."""
@@ -125,19 +185,23 @@ class MaxkTrainer(GRPOTrainer):
             self._logs["advantages"].pop()
         self._logs["advantages"].extend(advantages.tolist())
 
-    # ---- off-policy: groups whole in a micro-batch, ratios from the loss's own forward pass
+    # ---- off-policy: current ratios of whole groups
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
-        buffered = self._buffered_inputs
+        before = self._buffered_inputs
         inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
-        fresh = self._buffered_inputs
-        if not (self.model.training and self.objective.kind.off_policy and fresh and fresh is not buffered):
+        if not self.model.training or not self.objective.kind.off_policy or self._buffered_inputs is None:
             return inputs
-        self._buffered_inputs = regrouped = _regrouped(fresh)
-        return regrouped[int(self._step % self.args.steps_per_generation)]
+        position = int(self._step % self.args.steps_per_generation)
+        if self._free_ratios and self._buffered_inputs is not before:
+            self._buffered_inputs = _regrouped(self._buffered_inputs)
+        elif self._stale and not self._free_ratios and position == 0:
+            self._refresh_advantages(self._buffered_inputs)
+        return self._buffered_inputs[position]
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        stale = self.objective.kind.off_policy and self.model.training and "old_per_token_logps" in inputs
-        self._renewing = dict(inputs) if stale else None
+        sequence_level = self.importance_sampling_level == "sequence"
+        renew = self.model.training and ((self._stale and self._free_ratios) or sequence_level)
+        self._renewing = dict(inputs) if renew else None
         try:
             loss: Tensor = super()._compute_loss(model, self._renewing or inputs)
             return loss
@@ -152,22 +216,77 @@ class MaxkTrainer(GRPOTrainer):
         return output
 
     def _renew_advantages(self, inputs: dict[str, Any], per_token_logps: Tensor) -> None:
-        log_ratios = ((per_token_logps - inputs["old_per_token_logps"]) * inputs["completion_mask"]).sum(-1)
-        log_ratios, rewards = (x.view(-1, self.num_generations) for x in (log_ratios, inputs["rewards"]))
-        inputs["advantages"] = self.objective(rewards, log_ratios, progress=self.progress).flatten()
-        self._log_diagnostics(rewards, log_ratios)
+        log_ratios = _log_ratios(inputs, per_token_logps)
+        if self._stale and self._free_ratios:
+            grouped, rewards = (x.view(-1, self.num_generations) for x in (log_ratios, inputs["rewards"]))
+            inputs["advantages"] = self.objective(rewards, grouped, progress=self.progress).flatten()
+            self._log_diagnostics(rewards, grouped)
+        if self.importance_sampling_level == "sequence":
+            lengths = inputs["completion_mask"].sum(-1)
+            factor = _sequence_factor(log_ratios, lengths, inputs["advantages"], self.epsilon_low, self.epsilon_high)
+            inputs["advantages"] = inputs["advantages"] * factor
 
+    @torch.no_grad()
+    def _refresh_advantages(self, batches: list[dict[str, Any]]) -> None:
+        """Advantages of all micro-batches of the optimiser step from one forward pass without gradient."""
+        ratios = torch.zeros(sum(len(batch["row"]) for batch in batches), device=self.accelerator.device)
+        for batch in batches:
+            ratios[batch["row"]] = _log_ratios(batch, self._current_logps(batch)).to(ratios.dtype)
+        grouped = self.accelerator.gather(ratios).view(-1, self.num_generations)
+        advantages = self._local(self.objective(self._gathered_rewards, grouped, progress=self.progress))
+        self._log_diagnostics(self._gathered_rewards, grouped)
+        for batch in batches:
+            batch["advantages"] = advantages[batch["row"]]
+
+    def _current_logps(self, batch: dict[str, Any]) -> Tensor:
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        kept = batch["completion_ids"].size(1)
+        logps: Tensor = self._get_per_token_logps_and_entropies(self.model, ids, mask, kept)[0]
+        return logps
+
+    # ---- diagnostics
     def _log_diagnostics(self, rewards: Tensor, log_ratios: Tensor | None = None) -> None:
         sizes = (1, self.num_generations) if log_ratios is None else ()
         for name, value in diagnose(self.objective, rewards, log_ratios, sizes, self.progress).items():
             self._metrics["train"][name].append(value)
 
+    def _log_evaluation(self, rewards: Tensor) -> None:
+        graded = rewards[~rewards.isnan().any(dim=1)].double()
+        for k in _powers_of_two(rewards.shape[1]):
+            self._metrics["eval"][f"max@{k}"].append(group_max_at_k(graded, k))
+
+
+def _log_ratios(inputs: dict[str, Any], per_token_logps: Tensor) -> Tensor:
+    """log π_θ(y|x) − log π_old(y|x) of whole completions [B]; zero where the parent kept no old log-probabilities."""
+    old = inputs.get("old_per_token_logps")
+    if old is None:
+        return torch.zeros(len(per_token_logps), device=per_token_logps.device)
+    ratios: Tensor = ((per_token_logps - old) * inputs["completion_mask"]).sum(-1)
+    return ratios
+
+
+def _sequence_factor(log_ratios: Tensor, lengths: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
+    """What makes TRL's sequence loss the clipped surrogate of whole-completion ratios, as a factor on the advantage.
+
+    TRL's loss has the gradient s·A·Σ_t ∇log π_t with s = ρ^(1/length), the geometric mean of the token ratios ("luspo"
+    multiplies by the length, which cancels the mean's 1/length). The factor ρ/s makes it ρ·A·∇log π(y|x), and 0 where
+    PPO would clip: a good completion already made likelier by 1 + ε, a bad one made less likely by 1 − ε.
+    """
+    ratios = log_ratios.exp()
+    clipped = ((advantages > 0) & (ratios > 1 + high)) | ((advantages < 0) & (ratios < 1 - low))
+    return torch.where(clipped, 0.0, (log_ratios - log_ratios / lengths).exp())
+
 
 def _regrouped(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same sequences in as many micro-batches, with the members of every group side by side."""
-    order = torch.cat([batch["group"] for batch in batches]).argsort(stable=True)
+    """The same sequences in as many micro-batches, in the order of generation: groups side by side."""
+    order = torch.cat([batch["row"] for batch in batches]).argsort()
     merged = {
         key: torch.cat([batch[key] for batch in batches])[order] if value.ndim else value
         for key, value in batches[0].items()
     }
     return list(split_tensor_dict(merged, len(batches)))
+
+
+def _powers_of_two(limit: int) -> list[int]:
+    return [2**i for i in range(limit.bit_length()) if 2**i <= limit]
