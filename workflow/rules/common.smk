@@ -7,7 +7,8 @@ from shlex import quote
 # The code beside this Snakefile is the code that runs, also in a job's own environment where maxk is not installed.
 SOURCE = Path(workflow.current_basedir).parent.parent / "src"
 sys.path.insert(0, str(SOURCE))
-shell.prefix(f"export PYTHONPATH={quote(str(SOURCE))}; ")
+# A prefix replaces Snakemake's own, so the strict mode that makes `maxk … | tee log` fail with maxk stands here again.
+shell.prefix(f"set -euo pipefail; export PYTHONPATH={quote(str(SOURCE))}; ")
 
 from maxk import config as configuration
 from maxk.errors import UserError
