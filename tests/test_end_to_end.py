@@ -67,6 +67,7 @@ def test_tables_hold_every_policy_and_dataset(table: str, finished: Path) -> Non
         values = [float(row[dataset]) for dataset in DATASETS]
         assert all(0 <= value <= 1 for value in values)
         assert float(row["mean"]) == pytest.approx(sum(values) / 2, abs=1e-4)
+    assert 0 < float(found[0]["mean"]) < 1  # the base model solves some of it, not all
 
 
 def test_max_at_16_is_the_mean_of_the_best_of_all_16(finished: Path) -> None:
