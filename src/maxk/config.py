@@ -92,7 +92,15 @@ class HubBase(Section):
 Base = Annotated[PretrainedBase | HubBase, Field(discriminator="source")]
 
 
-class PocketDataset(Section):
+class DatasetSection(Section):
+    """What every source has in common: how many problems each split gets."""
+
+    def has(self, split: str) -> bool:
+        """Whether the dataset gives problems of this split ("train" or "test")."""
+        return bool(getattr(self, split))
+
+
+class PocketDataset(DatasetSection):
     """A family of generated tasks (synthetic, exact tests)."""
 
     source: Literal["pocket"]
@@ -109,7 +117,137 @@ class PocketDataset(Section):
     paper: str | None = Field(None, description="The paper's dataset whose role this one plays in the tables.")
 
 
-Dataset = PocketDataset
+Size = Annotated[int, Field(ge=0)] | Literal["all"]
+
+
+class TokenLimit(Section):
+    """Statements longer than this are left out. The tokenizer is named here, so that every base gets the same problems."""
+
+    tokens: Count = Field(512, description="Most tokens of a statement (paper: 512).")
+    tokenizer: str = Field(description="Hub id or local folder of the tokenizer.")
+    revision: str | None = Field(None, description="Commit of the tokenizer's hub repository; pin it.")
+
+
+class Benchmark(DatasetSection):
+    """What every benchmark taken from the hub or from files has in common."""
+
+    location: str = Field(description="Hub id, or a local folder or file (parquet, json, jsonl; also .gz).")
+    revision: str | None = Field(None, description="Commit of the hub repository; needed unless `location` is local.")
+    train: Size = Field(0, description="Training problems, drawn by `seed`; `all` takes every one.")
+    test: Size = Field("all", description="Evaluation problems, drawn by `seed`; `all` takes every one.")
+    length: TokenLimit | None = Field(None, description="Leaves out long statements.")
+    max_tests: Count | None = Field(None, description="Most tests a problem, the source's own order (official first).")
+    distinct_outputs: Count = Field(1, description="Fewest distinct outputs among a problem's tests; below is trivial.")
+    seed: int = Field(0, description="Draws the splits.")
+    paper: str | None = Field(None, description="The paper's dataset that this is in the tables.")
+
+
+class PooledBenchmark(Benchmark):
+    """A benchmark whose rows have no split of their own: test is drawn first, train from the rest."""
+
+    @model_validator(mode="after")
+    def _one_takes_the_rest(self) -> PooledBenchmark:
+        if self.train == self.test == "all":
+            raise ValueError("train and test are both `all`, but the source has one pool of rows; give one a number")
+        return self
+
+
+CheckedWith = Annotated[
+    int, Field(ge=0, description="Own right programs of a row that its tests are checked with; 0 checks nothing.")
+]
+
+
+class CodeContestsDataset(PooledBenchmark):
+    """deepmind/code_contests."""
+
+    source: Literal["code_contests"]
+    location: str = "deepmind/code_contests"
+    upstream_splits: tuple[Literal["train", "valid", "test"], ...] = Field(
+        ("train", "valid", "test"), min_length=1, description="Upstream splits that make up the pool."
+    )
+    difficulties: tuple[int, ...] = Field(
+        (0, 1, 2, 3), description="Values of `difficulty` kept: 0 unknown, 1 easy, 2 medium, 3 hard, … (inferred)."
+    )
+    check_solutions: CheckedWith = 0
+
+
+class CureDataset(PooledBenchmark):
+    """A set of the CURE paper (Gen-Verse on the hub), each one JSON list."""
+
+    source: Literal["cure"]
+
+
+class LiveCodeBenchDataset(PooledBenchmark):
+    """LiveCodeBench code generation (lite)."""
+
+    source: Literal["livecodebench"]
+    location: str = "livecodebench/code_generation_lite"
+    version: str = Field("release_v6", pattern=r"^(release_)?v[1-6]$", description="`release_v6` is v1 to v6 together.")
+    functional: Literal["convert", "drop"] = Field("convert", description="Rows that call a function (LeetCode).")
+
+
+class LiveBenchDataset(PooledBenchmark):
+    """The coding tasks of LiveBench."""
+
+    source: Literal["livebench"]
+    location: str = "livebench/coding"
+    revision: str | None = "a958549fdd8aa57be0a3fafe7b205ffc160ed5f4"
+    tasks: tuple[Literal["LCB_generation", "coding_completion"], ...] = Field(
+        ("LCB_generation", "coding_completion"), min_length=1, description="Tasks kept."
+    )
+    functional: Literal["convert", "drop"] = Field("convert", description="Rows that call a function (LeetCode).")
+
+
+class HubCopy(Section):
+    """Where another benchmark is found."""
+
+    location: str = Field(description="Hub id, or a local folder or file.")
+    revision: str | None = Field(None, description="Commit of the hub repository; needed unless `location` is local.")
+
+
+class CodeforcesDataset(Benchmark):
+    """open-r1/codeforces; upstream's train and test splits stay apart."""
+
+    source: Literal["codeforces"]
+    location: str = "open-r1/codeforces"
+    subset: Literal["default", "verifiable"] = Field("default", description="Upstream's configuration.")
+    complete_tests: bool = Field(True, description="Only problems whose official tests are not cut off.")
+    without: HubCopy | None = Field(None, description="CodeContests, whose problems are left out.")
+
+
+class MbppDataset(Benchmark):
+    """MBPP, its asserts turned into stdin/stdout tests; upstream's test split stays apart, all others are train."""
+
+    source: Literal["mbpp"]
+    location: str = "google-research-datasets/mbpp"
+    form: Literal["flat", "literal"] = Field("flat", description="How values are read and printed (docs/datasets.md).")
+    io_format: bool = Field(True, description="End the statement by a line that says how values are read and printed.")
+    same_types: bool = Field(True, description="Only tasks whose asserts agree in the types of the arguments.")
+    check_solutions: CheckedWith = 0
+
+
+class AppsDataset(Benchmark):
+    """The stdin/stdout rows of APPS: the hub's schema, or that of the 150 tasks selected by MapCoder."""
+
+    source: Literal["apps"]
+    location: str = "codeparrot/apps"
+    difficulties: tuple[Literal["introductory", "interview", "competition"], ...] = Field(
+        ("introductory", "interview", "competition"), min_length=1, description="Difficulties kept."
+    )
+    check_solutions: CheckedWith = 0
+
+
+Dataset = Annotated[
+    PocketDataset
+    | CodeContestsDataset
+    | CureDataset
+    | LiveCodeBenchDataset
+    | LiveBenchDataset
+    | CodeforcesDataset
+    | MbppDataset
+    | AppsDataset,
+    Field(discriminator="source"),
+]
 
 
 class Prompt(Section):
@@ -253,8 +391,14 @@ class Sampling(Section):
     max_tokens: Count = Field(256, description="Token limit of a completion.")
     temperature: Positive = 1.0
     top_p: float = Field(1.0, gt=0, le=1)
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="Type of weights and activations; `auto`: bfloat16 on a GPU, float32 on the CPU."
+    )
+    stop_tokens: tuple[str, ...] = Field((), description="Tokens that end a completion beside the policy's own.")
     chunk: Count = Field(256, description="At most so many completions of one problem are generated under one seed.")
-    batch_sequences: Count = Field(1024, description="Sequences generated at once.")
+    batch_tokens: Count = Field(
+        262_144, description="Tokens, prompts and completions, that the transformers backend generates at once."
+    )
     entropy: bool = Field(True, description="Keep each completion's mean token entropy (Figure 2).")
     shards: Count = Field(1, description="Jobs a policy: each takes its share of every dataset's problems.")
     seed: int = 0
@@ -346,7 +490,7 @@ class Config(Section):
         for name in names:
             if name not in self.datasets:
                 yield f"{where} names {name!r}, which datasets does not hold{_suggest(name, self.datasets)}"
-            elif self.datasets[name].train == 0:
+            elif not self.datasets[name].has("train"):
                 yield f"{where} names {name!r}, which has train=0 problems"
 
     def _objective_contradictions(self, name: str) -> Iterator[str]:
@@ -377,7 +521,7 @@ class Config(Section):
     @property
     def evaluated(self) -> list[str]:
         """Datasets with test problems, in the order of the config."""
-        return [name for name, dataset in self.datasets.items() if dataset.test]
+        return [name for name, dataset in self.datasets.items() if dataset.has("test")]
 
     @property
     def policies(self) -> list[str]:
@@ -404,7 +548,10 @@ class Config(Section):
         """
         parts: dict[str, Any]
         if stage == "prepare":
-            parts = {"dataset": self.datasets[of["dataset"]].model_dump()}
+            dataset = self.datasets[of["dataset"]]
+            parts = {"dataset": dataset.model_dump()}
+            if getattr(dataset, "check_solutions", 0):
+                parts["verification"] = self.verification.semantics
         elif stage == "base":
             parts = {"base": self.base.model_dump(), "prompt": self.prompt.model_dump()}
         elif stage == "train":
@@ -416,7 +563,7 @@ class Config(Section):
                 "verification": self.verification.semantics,
             }
         elif stage == "sample":
-            sampling = self.sampling.model_dump(exclude={"shards", "batch_sequences"})
+            sampling = self.sampling.model_dump(exclude={"shards", "batch_tokens"})
             parts = {"sampling": sampling, "prompt": self.prompt.model_dump()}
         elif stage == "verify":
             parts = {"verification": self.verification.semantics}
@@ -472,10 +619,10 @@ def load(path: str | Path) -> Config:
 
 def _explain(error: ErrorDetails, model: type[BaseModel], prefix: str = "") -> str:
     """One pydantic error as `key: what is wrong, what was got`."""
-    location = [part for part in error["loc"] if part not in ("pretrain", "hub")]
+    location, source = _without_source(error["loc"])
     key = prefix + ".".join(str(part) for part in location)
     if error["type"] == "extra_forbidden":
-        allowed = _fields_at(model, location[:-1])
+        allowed = _fields_at(model, location[:-1], source)
         return f"{key}: unknown key{_suggest(str(location[-1]), allowed)}; allowed: {', '.join(allowed)}"
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "value_error":
@@ -485,13 +632,23 @@ def _explain(error: ErrorDetails, model: type[BaseModel], prefix: str = "") -> s
     return f"{key}: {message[0].lower()}{message[1:]}, got {error['input']!r}"
 
 
-def _fields_at(model: type[BaseModel], location: Sequence[Any]) -> list[str]:
+def _without_source(location: Sequence[Any]) -> tuple[list[Any], str | None]:
+    """A location without the `source` that pydantic adds to it (base.hub.model, datasets.NAME.mbpp.form)."""
+    place = {"base": 1, "datasets": 2}.get(location[0] if location else "")
+    parts = list(location)
+    if place is None or len(parts) <= place:
+        return parts, None
+    return parts, str(parts.pop(place))
+
+
+def _fields_at(model: type[BaseModel], location: Sequence[Any], source: str | None) -> list[str]:
     """Names of the keys allowed at `location`, found by walking the JSON schema."""
     schema = model.model_json_schema()
     candidates: list[dict[str, Any]] = [schema]
     for part in location:
         candidates = [c for node in candidates for c in _children(schema, node, part)]
-    names = [name for node in candidates for name in _resolve(schema, node).get("properties", {})]
+    allowed = [_resolve(schema, node).get("properties", {}) for node in candidates]
+    names = [name for one in allowed if one.get("source", {}).get("const", source) == source for name in one]
     return list(dict.fromkeys(names))
 
 
@@ -559,6 +716,15 @@ def _section_title(name: str) -> str:
         "Corpus": "`base.corpus`",
         "Architecture": "`base.architecture`",
         "PocketDataset": "`datasets.NAME` with `source: pocket`",
+        "CodeContestsDataset": "`datasets.NAME` with `source: code_contests`",
+        "CureDataset": "`datasets.NAME` with `source: cure`",
+        "LiveCodeBenchDataset": "`datasets.NAME` with `source: livecodebench`",
+        "LiveBenchDataset": "`datasets.NAME` with `source: livebench`",
+        "CodeforcesDataset": "`datasets.NAME` with `source: codeforces`",
+        "MbppDataset": "`datasets.NAME` with `source: mbpp`",
+        "AppsDataset": "`datasets.NAME` with `source: apps`",
+        "TokenLimit": "`datasets.NAME.length`",
+        "HubCopy": "`datasets.NAME.without`",
         "Objective": "`objectives.NAME`",
     }
     return titles.get(name, f"`{name.lower()}`")

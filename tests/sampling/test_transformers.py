@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from scipy.stats import chisquare
+from transformers import AutoTokenizer
 
 from maxk import sampling
 from maxk.config import Config, Sampling
+from maxk.errors import UserError
 from maxk.records import Policy, Problem, Test
 from maxk.sampling import Completion, Request
-from maxk.sampling.transformers import TransformersBackend
+from maxk.sampling.transformers import RESOLUTION, TransformersBackend, _inverse, _uniforms
 
-CONFIG = Sampling(n=8, chunk=4, max_tokens=20, batch_sequences=64)
+CONFIG = Sampling(n=8, chunk=4, max_tokens=20, batch_tokens=4096)
 PROBLEMS = [
     Problem(f"p/{i}", "p", "test", statement, [Test("1", "1")])
     for i, statement in enumerate(["sort up, total", "double, count all distinct values", "halve, show"])
@@ -23,9 +27,20 @@ PROBLEMS = [
 PROMPTS = [f"{problem.statement}\n" for problem in PROBLEMS]
 
 
+def backend_of(base_model: str, config: Sampling) -> TransformersBackend:
+    return TransformersBackend(Policy("base", "Base model", base_model), config)
+
+
 def drawn(base_model: str, config: Sampling, requests: list[Request]) -> dict[tuple[str, int], list[Completion]]:
-    backend = TransformersBackend(Policy("base", "Base model", base_model), config)
+    backend = backend_of(base_model, config)
     return {(r.problem_id, r.first): completions for r, completions in backend.sample(requests)}
+
+
+def nucleus(p: torch.Tensor, top_p: float) -> torch.Tensor:
+    """The fewest likeliest tokens that hold `top_p`, renormalised."""
+    order = p.argsort(descending=True)
+    kept = order[: int((p[order].cumsum(0) < top_p).sum()) + 1]
+    return torch.zeros_like(p).index_put((kept,), p[kept]) / p[kept].sum()
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +68,8 @@ def test_seeds_are_the_same_on_every_machine() -> None:
 
 def test_samples_do_not_depend_on_batches_or_company(base_model: str, requests: list[Request]) -> None:
     together = drawn(base_model, CONFIG, requests)
-    for batch_sequences in (1, 8):
-        alone = drawn(base_model, CONFIG.model_copy(update={"batch_sequences": batch_sequences}), requests)
+    for batch_tokens in (1, 300):
+        alone = drawn(base_model, CONFIG.model_copy(update={"batch_tokens": batch_tokens}), requests)
         assert {key: [c.text for c in one] for key, one in alone.items()} == {
             key: [c.text for c in one] for key, one in together.items()
         }
@@ -69,39 +84,96 @@ def test_another_seed_gives_other_samples(base_model: str, requests: list[Reques
     assert [c.text for c in one["p/0", 0]] != [c.text for c in one["p/0", 4]]
 
 
-def test_finish_reasons_and_token_counts(base_model: str, requests: list[Request]) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(base_model)
-    short = CONFIG.model_copy(update={"max_tokens": 5})
-    for config in (CONFIG, short):
-        for completions in drawn(base_model, config, requests).values():
-            for completion in completions:
-                assert completion.finish_reason in ("stop", "length")
-                text_tokens = len(tokenizer(completion.text, add_special_tokens=False)["input_ids"])
-                assert completion.n_tokens <= config.max_tokens
-                if completion.finish_reason == "stop":
-                    assert completion.n_tokens >= min(text_tokens, 1)
-                else:
-                    assert completion.n_tokens == config.max_tokens
-    everything = [c for one in drawn(base_model, short, requests).values() for c in one]
-    assert any(c.finish_reason == "length" for c in everything)
+def test_batches_fall_in_length_and_keep_the_budget(base_model: str, requests: list[Request]) -> None:
+    backend = backend_of(base_model, CONFIG.model_copy(update={"batch_tokens": 300}))
+    length = {prompt: len(backend.tokenizer(prompt)["input_ids"]) for prompt in PROMPTS}
+    batches = list(backend._batches(requests))
+    assert sorted(r.seed for batch in batches for r in batch) == sorted(r.seed for r in requests)
+    lengths = [length[r.prompt] for batch in batches for r in batch]
+    assert lengths == sorted(lengths, reverse=True)
+    assert len(batches) > 1
+    for batch in batches:
+        assert len(batch) == 1 or sum(r.count * (length[r.prompt] + CONFIG.max_tokens) for r in batch) <= 300
 
 
 @torch.no_grad()
-def test_entropy_is_the_mean_over_the_completions_tokens(base_model: str, requests: list[Request]) -> None:
-    """Recomputed from a plain forward pass over one completion."""
-    tokenizer, model = AutoTokenizer.from_pretrained(base_model), AutoModelForCausalLM.from_pretrained(base_model)
-    backend = TransformersBackend(Policy("base", "Base model", base_model), CONFIG)
-    batch = requests[:1]
-    tokens: list[torch.Tensor] = []
-    generate = backend.model.generate
-    backend.model.generate = lambda **kwargs: tokens.append(generate(**kwargs)) or tokens[-1]
-    completions = backend._generate(batch)
-    width = len(tokenizer(batch[0].prompt)["input_ids"])
-    for row, completion in zip(tokens[0], completions, strict=True):
-        kept = row[: width + completion.n_tokens]
-        log_p = model(kept[None]).logits[0, width - 1 : -1].log_softmax(-1)
-        expected = -(log_p.exp() * log_p).sum(-1).mean().item()
-        assert completion.entropy == pytest.approx(expected, rel=1e-4)
+def test_every_token_is_what_a_plain_forward_pass_gives(base_model: str, requests: list[Request]) -> None:
+    """Merged rows, cache, padding and early ends against one whole forward pass a token, and the entropy likewise."""
+    backend = backend_of(base_model, CONFIG.model_copy(update={"temperature": 1.3, "top_p": 0.95}))
+    tokens, entropies = backend._generate(requests)
+    samples = [(r, i) for r in requests for i in range(r.count)]
+    for (request, i), got, entropy in zip(samples, tokens.tolist(), entropies.tolist(), strict=True):
+        ids = backend.tokenizer(request.prompt)["input_ids"]
+        expected, total = [], 0.0
+        for u in _uniforms(request, CONFIG.max_tokens)[i].tolist():
+            p = nucleus((backend.model(torch.tensor([ids])).logits[0, -1] / 1.3).softmax(-1), 0.95)
+            total += torch.special.entr(p).sum().item()
+            expected.append(int((p.cumsum(0, dtype=torch.float64) < u).sum()))
+            ids.append(expected[-1])
+            if expected[-1] in backend.stop_tokens:
+                break
+        assert [token for token in got if token >= 0] == expected
+        assert entropy == pytest.approx(total, rel=1e-4)
+
+
+def test_equal_prefixes_are_computed_once(base_model: str, requests: list[Request]) -> None:
+    backend = backend_of(base_model, CONFIG)
+    forward, rows = backend.model.forward, []
+
+    @functools.wraps(forward)
+    def counted(**kwargs: Any) -> Any:
+        rows.append(len(kwargs["input_ids"]))
+        return forward(**kwargs)
+
+    backend.model.forward = counted
+    tokens, _ = backend._generate(requests)
+    owner = [r.prompt for r in requests for _ in range(r.count)]
+    for step, width in enumerate(rows):
+        going_on = [(o, *t[:step]) for o, t in zip(owner, tokens.tolist(), strict=True)]
+        ended = {-1, *backend.stop_tokens}
+        assert width == len({path for path in going_on if not ended & set(path[1:])})
+    assert rows[0] == 3  # prompts, of six requests and 24 samples
+    assert len(rows) <= CONFIG.max_tokens
+
+
+def test_finish_reasons_and_token_counts(base_model: str, requests: list[Request]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(base_model)
+    everything: list[Completion] = []
+    for max_tokens in (20, 5):
+        config = CONFIG.model_copy(update={"max_tokens": max_tokens})
+        for completion in (c for one in drawn(base_model, config, requests).values() for c in one):
+            everything.append(completion)
+            if completion.finish_reason == "length":
+                assert completion.n_tokens == max_tokens
+            else:
+                assert 1 <= completion.n_tokens <= max_tokens
+                # ids that spell the text may be more than the tokenizer would need, and the end is one more
+                needed = len(tokenizer(completion.text, add_special_tokens=False)["input_ids"])
+                assert completion.n_tokens >= needed + 1
+    assert {c.finish_reason for c in everything} == {"stop", "length"}
+
+
+def test_a_stop_token_ends_and_is_no_part_of_the_text(base_model: str, requests: list[Request]) -> None:
+    line = AutoTokenizer.from_pretrained(base_model).convert_ids_to_tokens(
+        AutoTokenizer.from_pretrained(base_model)("\n")["input_ids"]
+    )
+    stopped = drawn(base_model, CONFIG.model_copy(update={"stop_tokens": tuple(line)}), requests)
+    whole = drawn(base_model, CONFIG, requests)
+    for key, completions in stopped.items():
+        for completion, uncut in zip(completions, whole[key], strict=True):
+            assert completion.text == uncut.text.split("\n")[0]
+    with pytest.raises(UserError, match="'<nowhere>' is not one token"):
+        drawn(base_model, CONFIG.model_copy(update={"stop_tokens": ("<nowhere>",)}), requests)
+
+
+def test_impossible_tokens_are_never_drawn() -> None:
+    """Tokens without probability at both ends and in the middle, at the extreme uniform numbers, in any row."""
+    p = torch.tensor([[0.0, 0.25, 0.0, 0.75, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]])
+    p = p.repeat(400_000, 1)
+    extremes = torch.tensor([0.5, RESOLUTION - 0.5], dtype=torch.float64) / RESOLUTION
+    row = torch.arange(len(p)).repeat_interleave(2)
+    drawn = _inverse(p, row, extremes.repeat(len(p))).view(-1, 3, 2)
+    assert (drawn == torch.tensor([[1, 3], [0, 0], [4, 4]])).all()
 
 
 def test_entropy_is_null_where_it_was_not_asked_for(base_model: str, requests: list[Request]) -> None:
@@ -109,33 +181,20 @@ def test_entropy_is_null_where_it_was_not_asked_for(base_model: str, requests: l
     assert [c.entropy for one in without.values() for c in one] == [None] * 4
 
 
+@torch.no_grad()
 def test_first_tokens_follow_the_models_distribution(base_model: str) -> None:
-    """The race samples exactly: a chi-squared test of first tokens, at temperature and in the nucleus."""
-    from scipy.stats import chisquare
-
-    tokenizer, model = AutoTokenizer.from_pretrained(base_model), AutoModelForCausalLM.from_pretrained(base_model)
+    """Sampling is exact: a chi-squared test of first tokens, at temperature and in the nucleus."""
     config = Sampling(n=6000, chunk=6000, max_tokens=1, temperature=1.5, top_p=0.9)
-    backend = TransformersBackend(Policy("base", "Base model", base_model), config)
-    tokens: list[torch.Tensor] = []
-    generate = backend.model.generate
-    backend.model.generate = lambda **kwargs: tokens.append(generate(**kwargs)) or tokens[-1]
-    backend._generate([Request("p", PROMPTS[0], 0, 6000, seed=7)])
-    with torch.no_grad():
-        ids = tokenizer(PROMPTS[0], return_tensors="pt")["input_ids"]
-        p = (model(ids).logits[0, -1] / 1.5).softmax(-1)
-    order = p.argsort(descending=True)
-    nucleus = order[: int((p[order].cumsum(0) < 0.9).sum()) + 1]
-    q = p[nucleus] / p[nucleus].sum()
-    counts = torch.bincount(tokens[0][:, -1], minlength=len(p))
-    assert counts.sum() == counts[nucleus].sum() == 6000
-    often = q * 6000 >= 5
-    observed = [*counts[nucleus][often].tolist(), counts[nucleus][~often].sum().item()]
-    expected = [*(q[often] * 6000).tolist(), (q[~often] * 6000).sum().item()]
-    if expected[-1] == 0:
-        observed, expected = observed[:-1], expected[:-1]
+    backend = backend_of(base_model, config)
+    tokens, _ = backend._generate([Request("p", PROMPTS[0], 0, 6000, seed=7)])
+    ids = backend.tokenizer(PROMPTS[0], return_tensors="pt")["input_ids"]
+    p = nucleus((backend.model(ids).logits[0, -1] / 1.5).softmax(-1), 0.9)
+    counts = torch.bincount(tokens[:, 0], minlength=len(p))
+    assert counts.sum() == counts[p > 0].sum() == 6000
+    often = p * 6000 >= 5
+    observed, expected = counts[often].double(), p[often].double() * 6000
     assert len(observed) > 2
-    scale = sum(observed) / sum(expected)  # float32 sums
-    assert chisquare(observed, [e * scale for e in expected]).pvalue > 1e-4
+    assert chisquare(observed, expected * observed.sum() / expected.sum()).pvalue > 1e-4
 
 
 def test_requests_are_the_configs(seconds: Config) -> None:

@@ -7,11 +7,12 @@ problem, chunk). Shards and batches therefore do not change which samples a prob
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from maxk.config import Sampling
+from maxk.errors import UserError
 from maxk.records import Policy, Problem
 
 
@@ -36,6 +37,9 @@ class Request:
 
 
 class Backend(Protocol):
+    facts: Mapping[str, str | float]
+    """What the samples' provenance records of the backend, beside its name."""
+
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
         """Yields every request with its completions, in any order."""
 
@@ -59,6 +63,45 @@ def requests(problems: Sequence[Problem], prompts: Sequence[str], policy: str, c
         for problem, prompt in zip(problems, prompts, strict=True)
         for first in range(0, config.n, config.chunk)
     ]
+
+
+# ------------------------------------------------------------------------------- what all backends do the same way
+def dtype_of(config: Sampling, on_gpu: bool) -> str:
+    """The type of weights and activations that `auto` means."""
+    if config.dtype != "auto":
+        return config.dtype
+    return "bfloat16" if on_gpu else "float32"
+
+
+def stop_tokens(policy: Policy, tokenizer: Any, config: Sampling) -> list[int]:
+    """Ids of the tokens that end a completion: the policy's own ends of sequence and `config.stop_tokens`."""
+    from transformers import GenerationConfig
+
+    try:
+        own = GenerationConfig.from_pretrained(policy.model, revision=policy.revision).eos_token_id
+    except OSError:  # the folder has no generation_config.json
+        own = None
+    ids = {tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])} - {None}
+    for token in config.stop_tokens:
+        if token not in tokenizer.get_vocab():
+            raise UserError(f"sampling.stop_tokens: {token!r} is not one token of {policy.model}")
+        ids.add(tokenizer.convert_tokens_to_ids(token))
+    if not ids:
+        raise UserError(f"{policy.model} names no end-of-sequence token; name one in sampling.stop_tokens")
+    return sorted(ids)
+
+
+def completions(
+    rows: Iterable[Sequence[int]], entropies: Iterable[float | None], stop: Sequence[int], tokenizer: Any
+) -> Iterator[Completion]:
+    """Completions from their tokens. The stop token counts, but is no part of the text; equal rows are decoded once."""
+    texts: dict[tuple[int, ...], str] = {}
+    for row, entropy in zip(rows, entropies, strict=True):
+        stopped = row[-1] in stop
+        kept = tuple(row[:-1] if stopped else row)
+        if kept not in texts:
+            texts[kept] = tokenizer.decode(kept, skip_special_tokens=True)
+        yield Completion(texts[kept], len(row), "stop" if stopped else "length", entropy)
 
 
 def _transformers(policy: Policy, config: Sampling) -> Backend:
