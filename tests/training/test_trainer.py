@@ -17,10 +17,10 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOTrainer
 
-from maxk.config import Heldout, Training
+from maxk.config import Generator, Heldout, Lora, Training
 from maxk.objectives import make
 from maxk.surrogates import sequence_surrogate
-from maxk.training.trainer import MaxkTrainer, arguments, schedule
+from maxk.training.trainer import MaxkTrainer, arguments, lora, schedule
 
 PROMPTS = [
     f"sort up, {word}\n" for word in ("total", "largest", "count", "middle", "show", "ends", "spread", "smallest")
@@ -63,6 +63,7 @@ def trained(
         train_dataset=Dataset.from_list([{"prompt": PROMPTS[i], "problem_id": PROMPTS[i]} for i in order]),
         eval_dataset=Dataset.from_list([{"prompt": p, "problem_id": p} for p in PROMPTS[:3]]),
         processing_class=AutoTokenizer.from_pretrained(base_model, padding_side="left"),
+        peft_config=lora(training),
         callbacks=callbacks,
         **extra,
     )
@@ -319,3 +320,46 @@ def test_arguments_follow_the_configuration(tmp_path: Path) -> None:
     assert (args.beta, args.epsilon, args.num_iterations, args.seed) == (0.02, 0.1, 3, 5)
     assert (args.loss_type, args.use_bias_correction_kl, args.weight_decay) == ("grpo", False, 0.0)
     assert args.save_steps == 3
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (
+            {"generator": Generator(backend="vllm", gpu_memory_utilization=0.4, tensor_parallel=2)},
+            {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.4},
+        ),
+        (
+            {"generator": Generator(backend="vllm", mode="server", url="http://node1:8000")},
+            {"vllm_mode": "server", "vllm_server_base_url": "http://node1:8000"},
+        ),
+        ({"gradient_checkpointing": True}, {"gradient_checkpointing": True}),
+        ({"ratio": "sequence"}, {"loss_type": "luspo", "importance_sampling_level": "sequence"}),
+        ({"evaluation": Heldout(every=5, problems=9), "iterations": 3}, {"eval_steps": 15}),
+    ],
+)
+def test_what_larger_scales_ask_for_passes_trls_own_checks(
+    keys: dict[str, Any], expected: dict[str, Any], tmp_path: Path
+) -> None:
+    args = arguments(TRAINING.model_copy(update=keys), tmp_path, seed=0, prompts=16)
+    assert {name: getattr(args, name) for name in expected} == expected
+    assert args.vllm_importance_sampling_correction is ("generator" not in keys)  # off where vLLM generates
+
+
+def test_lora_trains_adapters_only(base_model: str, tmp_path: Path) -> None:
+    training = TRAINING.model_copy(update={"lora": Lora(rank=2, alpha=4)})
+    assert lora(TRAINING) is None
+    trainer = trained(base_model, tmp_path, {"type": "grpo"}, training=training)
+    trainable = {name for name, p in trainer.model.named_parameters() if p.requires_grad}
+    assert trainable
+    assert all("lora_" in name for name in trainable)
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp2", "zero3"])
+def test_shipped_accelerate_configs_are_what_accelerate_reads(name: str, root: Path) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    config = load_config_from_file(str(root / "config" / "accelerate" / f"{name}.yaml"))
+    expected = {"ddp": "MULTI_GPU", "fsdp2": "FSDP", "zero3": "DEEPSPEED"}
+    assert config.distributed_type == expected[name]
+    assert config.mixed_precision == "bf16"
