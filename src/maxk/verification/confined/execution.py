@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import builtins
+import functools
 import gc
 import io
 import math
@@ -51,7 +52,7 @@ class Limits:
     address_space: int
 
 
-@dataclass
+@dataclass(repr=False)
 class Attempt:
     """One execution: run `code` in `namespace`, then leave how it ended in `error`."""
 
@@ -82,6 +83,21 @@ class Confinement:
         if keep > 2:
             os.closerange(3, keep)
         os.closerange(keep + 1, _ALL_DESCRIPTORS)
+
+
+_library_caches: list[functools._lru_cache_wrapper[object]] = []
+
+
+def find_library_caches() -> None:
+    """To be called when all modules are imported, before any program runs."""
+    _library_caches[:] = [item for item in gc.get_objects() if isinstance(item, functools._lru_cache_wrapper)]
+
+
+def _clear_library_caches() -> None:
+    """Caches of library functions hold, as keys, objects of the program that called them."""
+    re.purge()
+    for cached in _library_caches:
+        cached.cache_clear()
 
 
 def fresh_main() -> dict[str, object]:
@@ -216,7 +232,7 @@ class SharedRuns:
         limit(resource.RLIMIT_AS, self.limits.address_space, self.limits.address_space)
         _timer.start()
         cpu, charged = 0, 0
-        clears_patterns = "import" in self.source
+        imports = "import" in self.source
         for data in self.inputs:
             offset = os.lseek(1, 0, os.SEEK_END)
             limit(resource.RLIMIT_FSIZE, offset + self.limits.output_bytes + 1, _INFINITY)
@@ -224,8 +240,8 @@ class SharedRuns:
             self._fresh_streams(data)
             sys.setrecursionlimit(_RECURSION_LIMIT)
             sys.set_int_max_str_digits(_DIGITS_LIMIT)
-            if clears_patterns:
-                re.purge()  # the cache is keyed by objects of the program
+            if imports:
+                _clear_library_caches()
             attempt = Attempt(self.code, fresh_main())
             yield attempt
             outcome = self._outcome(attempt)
@@ -238,7 +254,9 @@ class SharedRuns:
         os._exit(0)
 
     def _fresh_streams(self, data: bytes) -> None:
-        sys.stdin = text(io.BufferedReader(io.BytesIO(data)))
+        raw = io.BytesIO(data)
+        raw.name = 0  # type: ignore[attr-defined]  # as of a stream over descriptor 0
+        sys.stdin = text(io.BufferedReader(raw))
         sys.stdout = text(open(1, "wb", closefd=False))  # noqa: SIM115
         sys.stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115
 
@@ -254,7 +272,9 @@ class SharedRuns:
 
 def text(raw: io.BufferedReader | io.BufferedWriter) -> io.TextIOWrapper:
     """A standard stream over `raw`, as Python makes it in the C.UTF-8 locale."""
-    return io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape")
+    stream = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape")
+    stream.mode = "r" if raw.readable() else "w"  # type: ignore[misc]  # fast-input templates ask for it
+    return stream
 
 
 def _cpu_ns() -> int:

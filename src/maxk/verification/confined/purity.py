@@ -19,15 +19,25 @@ Why it is sound. The invariant is: *every value the program can hold is immutabl
 4. Then attribute *stores* can only ever hit objects of this execution (the store needs a holder of the object).
 5. Nothing of the program runs after its end: no `__del__`, no generator that yields inside `try` or `with` (its
    clean-up would run when collected), no threads, signals, atexit, async. Settings a program may change through the
-   listed calls (recursion limit, integer digits, re's cache) are reset by the executor (`execution.py`).
+   listed calls (recursion limit, integer digits) and caches of library functions, whose keys may be objects of
+   the program, are reset by the executor (`execution.py`).
 
 Anything this module does not know, a syntax node included, is refused.
 """
 
 from __future__ import annotations
 
+import array
 import ast
+import builtins
+import collections
+import dataclasses
+import decimal
+import fractions
+import functools
 import importlib
+import io
+import re
 import string
 import sys
 import types
@@ -112,7 +122,7 @@ _METHODS = frozenset(
     limit_denominator quantize normalize to_integral_value sqrt copy_abs
     read readline readlines write writelines flush buffer
     group groups groupdict start end span search match findall finditer fullmatch sub subn pattern string
-    cache_clear args close send step stop tolist setter getter from_iterable value name
+    cache_clear close send step stop tolist setter getter from_iterable value name
     """.split()
 )
 
@@ -155,10 +165,6 @@ def _is_immutable(value: object) -> bool:
 
 def _reachable_attributes() -> frozenset[str]:
     """Names of all attributes of every builtin and library type of which a checked program could hold a value."""
-    import builtins
-    import io
-    import re
-
     function = types.FunctionType((lambda: None).__code__, {})
     held: list[object] = [getattr(builtins, name) for name in dir(builtins)]
     held += [
@@ -208,8 +214,9 @@ def _reachable_attributes() -> frozenset[str]:
     for module_name, attributes in _LIBRARY.items():
         module = importlib.import_module(module_name)
         held += [getattr(module, name) for name in attributes if hasattr(module, name)]
-    import functools
-
+    # instances, because what a constructor sets is not among a class's attributes; `field()` holds shared sentinels
+    held += [dataclasses.field(), collections.ChainMap(), collections.Counter(), fractions.Fraction(1)]
+    held += [decimal.Decimal(1), array.array("b"), collections.namedtuple("T", "")()]
     held += [functools.lru_cache(function), functools.partial(len), functools.cmp_to_key(lambda a, b: 0)]
     names: set[str] = set()
     for value in held:
@@ -336,7 +343,8 @@ class _Check:
             raise _Refused(f"{name} used as a value")
         for module, item in self.items.get(name, ()):
             self._library_item(module, item, called)
-        if name not in _BUILTINS.union(self.items, self.stored, self.plain_classes):
+        known = name in self.stored or name in self.items or name in self.plain_classes or name in _BUILTINS
+        if not known:
             raise _Refused(f"name {name}")
 
     def _library_item(self, module: str, item: str, called: bool) -> None:

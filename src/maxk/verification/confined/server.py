@@ -52,6 +52,7 @@ from maxk.verification.confined.execution import (
     Confinement,
     SharedRuns,
     SingleRun,
+    find_library_caches,
     text,
 )
 from maxk.verification.confined.planning import Plan, plan
@@ -246,6 +247,7 @@ def _prepare_interpreter(preload: list[str], paths: list[str]) -> None:
             importlib.import_module(name)
         except ImportError:
             continue  # not in this Python; a program importing it fails as it would anywhere
+    find_library_caches()
     vars(builtins).update(exit=sys.exit, quit=sys.exit)
     os.dup2(memory_file(), 0)
     os.dup2(memory_file(), 1)

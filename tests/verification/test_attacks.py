@@ -1,0 +1,111 @@
+"""Every attack, in every tier, as root and as a normal user: nothing gets out, nobody's verdict changes."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import isolation
+import pytest
+
+ATTACKS = sorted(path.stem for path in (Path(__file__).parent / "attacks").glob("a*.py"))
+CASES = [(tier, user) for tier in ("bubblewrap", "landlock", "seccomp") for user in isolation.USERS]
+
+# Controls: what an honest program may do, with the output it must have.
+HONEST = {
+    "a20_exit0_right_output": "6\n",
+    "a21_exit0_no_output": "",
+    "a24_huge_stdin_unread": "ok\n",
+    "a25_input_past_eof": "eof\n",
+}
+# The status an attack must end in, where its kind fixes one.
+STATUSES = {
+    "a04_tcp_loopback": "violation",
+    "a05_udp_dns": "violation",
+    "a07_fork_bomb": "violation",
+    "a08_alloc_10g": "memory_limit",
+    "a09_infinite_output": "output_limit",
+    "a10_loop_ignore_signals": "time_limit",
+    "a11_sleep_forever": "time_limit",
+    "a14_kill_parent": "violation",
+    "a15_ptrace_parent": "violation",
+    "a17_daemon_outlive": "violation",
+    "a27_exec_shell": "violation",
+    "a37_io_uring": "violation",
+    "a38_nested_namespaces": "violation",
+    "a39_clone_namespaces": "violation",
+    "a43_netlink": "violation",
+    "a44_vsock": "violation",
+    "a45_stop_oneself": "time_limit",
+    "a47_stop_the_timer": "time_limit",
+    "a48_fork_by_ctypes": "violation",
+}
+
+
+@functools.cache
+def outcome(tier: str, user: str) -> dict:
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        if user == "nobody":
+            shutil.chown(folder, isolation.NOBODY, isolation.NOBODY)
+        driver = str(Path(__file__).with_name("attack_driver.py"))
+        done = isolation.run([driver, tier, str(folder)], user)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout)
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(params=CASES, ids=["-".join(case) for case in CASES], scope="module")
+def happened(request: pytest.FixtureRequest) -> dict:
+    return outcome(*request.param)
+
+
+def test_it_ran_where_it_was_meant_to(happened: dict, request: pytest.FixtureRequest) -> None:
+    tier, user = request.node.callspec.params["happened"]
+    assert happened["tier"] == tier
+    assert (happened["uid"] == isolation.NOBODY) == (user == "nobody")
+    assert sorted(happened["statuses"]) == ATTACKS
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_no_attack_succeeds(happened: dict, attack: str) -> None:
+    output = happened["outputs"].get(attack, "")
+    assert "PWNED" not in output or attack == "a31_frame_walk", output
+    assert "s3cret" not in output
+    assert "EXPECTED-OUTPUT-MARKER" not in output
+    if attack in HONEST:
+        assert happened["statuses"][attack] == "passed"
+        assert output == HONEST[attack]
+    if attack in STATUSES:
+        assert happened["statuses"][attack] == STATUSES[attack]
+
+
+def test_expected_outputs_are_not_in_a_programs_memory(happened: dict) -> None:
+    hits = int(happened["outputs"]["a23_parent_memory_outputs"].rpartition("HITS ")[2])
+    assert hits <= 2  # the program's own source
+
+
+def test_modes_agree(happened: dict) -> None:
+    assert happened["statuses"] == happened["statuses_auto"]
+
+
+def test_nothing_outside_changed(happened: dict) -> None:
+    assert happened["secret"] == "s3cret content"
+    assert happened["outside"] == {"victim": "untouched"}
+    assert happened["written"] == []
+    assert happened["touched"] == []
+
+
+def test_other_programs_are_not_disturbed(happened: dict) -> None:
+    assert happened["honest"] == [1.0] * 16
+    assert happened["restarts"] == 0  # no attack even ended a server
+
+
+def test_no_process_is_left(happened: dict) -> None:
+    left = [name for name in happened["processes"] if name not in ("sh", "unshare", "setpriv")]
+    assert len([name for name in left if name.startswith("python")]) == 1, left  # the driver itself
+    assert not {"bwrap", "sbdaemon"} & set(left)

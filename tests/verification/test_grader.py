@@ -1,0 +1,367 @@
+"""The grader's own promises: statuses, order, limits, caching, recovery, and that nothing leaks."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from maxk.errors import UserError
+from maxk.verification import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache
+from maxk.verification.pool import Server
+
+QUICK = Limits(cpu_s=0.5, memory_mb=128, output_bytes=100_000, wall_s=1.0)
+ECHO = "print(input())"
+
+
+@pytest.fixture(scope="module")
+def grader() -> Grader:
+    with Grader(QUICK, workers=2) as made:
+        yield made
+
+
+def status(grader: Grader, program: str, stdin: str = "", expected: str = "", limits: Limits | None = None) -> str:
+    [verdict] = grader.grade([Submission(program, [(stdin, expected)], limits)])
+    return verdict.statuses[0]
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("print('a')", "passed"),
+        ("print('b')", "wrong_answer"),
+        ("1/0", "runtime_error"),
+        ("print('a'); raise SystemExit(2)", "runtime_error"),
+        ("while True: pass", "time_limit"),
+        ("import os\nwhile True: pass", "time_limit"),
+        ("import time\ntime.sleep(60)", "time_limit"),
+        ("x = [0] * 10**9", "memory_limit"),
+        ("import os\nx = bytearray(10**9)", "memory_limit"),
+        ("import mmap\nm = mmap.mmap(-1, 10**8 * 3)\nfor i in range(0, len(m), 4096): m[i] = 1", "memory_limit"),
+        ("while True: print('x' * 1000)", "output_limit"),
+        ("print('x' * 100_001)", "output_limit"),
+        ("import os\nos.write(1, b'x' * 200_000)", "output_limit"),
+        ("import os\nos.system('true')", "violation"),
+        ("import socket\nsocket.socket()", "violation"),
+        ("import sys\nsys.stdout.buffer.write(b'\\xff')", "wrong_answer"),
+        ("def", "runtime_error"),
+        ("x = '\0'", "runtime_error"),
+        ("x = '\ud800'", "runtime_error"),
+        ("import ctypes\nctypes.string_at(0)", "runtime_error"),
+        ("import os\nos.abort()", "runtime_error"),
+    ],
+)
+def test_statuses_are_told_apart(grader: Grader, program: str, expected: str) -> None:
+    assert status(grader, program, expected="a") == expected
+    assert grader.stats.restarts == 0
+
+
+@pytest.mark.parametrize("size", [99_999, 100_000])
+def test_output_up_to_the_limit_passes(grader: Grader, size: int) -> None:
+    for head in ("", "import os\n"):
+        assert status(grader, f"{head}print('x' * {size}, end='')", expected="x" * size) == "passed"
+
+
+def test_no_program_is_unparseable(grader: Grader) -> None:
+    [verdict] = grader.grade([(None, [("", ""), ("", "")])])
+    assert verdict.statuses == ("unparseable", "unparseable")
+    assert verdict.reward == 0.0
+
+
+def test_reward_is_the_fraction_passed_and_nan_when_ungraded() -> None:
+    assert Verdict(("passed", "wrong_answer", "passed", "time_limit")).reward == 0.5
+    assert math.isnan(Verdict(("passed", "harness_error")).reward)
+
+
+def test_an_empty_test_list_is_refused(grader: Grader) -> None:
+    with pytest.raises(ValueError, match="without tests"):
+        grader.grade([(ECHO, [])])
+    assert status(grader, ECHO, "x", "x") == "passed"  # and the grader goes on
+
+
+def test_order_is_kept_whatever_finishes_first(grader: Grader) -> None:
+    slow = "x = 0\nfor i in range(3 * 10**6): x += i\nprint(input())"
+    items = [(slow if number % 5 == 0 else ECHO, [(f"{number}", f"{number}")]) for number in range(60)]
+    verdicts = grader.grade(items)
+    assert [verdict.reward for verdict in verdicts] == [1.0] * 60
+
+
+def test_iterating_takes_submissions_as_it_goes(grader: Grader) -> None:
+    taken = 0
+
+    def source() -> object:
+        nonlocal taken
+        for number in range(20_000):
+            taken += 1
+            yield ECHO, [(str(number), str(number))]
+
+    iterator = grader.grade_iter(source())
+    next(iterator)
+    assert taken < 2000
+    with pytest.raises(RuntimeError, match="one grading at a time"):
+        grader.grade([(ECHO, [("", "")])])
+    iterator.close()
+    assert status(grader, ECHO, "x", "x") == "passed"
+
+
+def test_identical_submissions_run_once() -> None:
+    with Grader(QUICK, workers=1) as grader:
+        verdicts = grader.grade([(ECHO, [("a", "a")])] * 50 + [(ECHO, [("a", "b")])])
+        assert [verdict.reward for verdict in verdicts] == [1.0] * 50 + [0.0]
+        assert (grader.stats.programs, grader.stats.deduplicated, grader.stats.submissions) == (2, 49, 51)
+
+
+def test_total_cpu_of_timeouts_is_capped_but_passing_is_not() -> None:
+    limits = Limits(cpu_s=0.3, total_cpu_s=0.5, untested="wrong_answer")
+    loop = "import os\nn = input()\nwhile n == '1': pass\nx = 0\nfor i in range(10**6): x += i\nprint(n)"
+    with Grader(limits, workers=1) as grader:
+        hangs, passes = grader.grade([(loop, [("1", "1")] * 6), (loop, [("2", "2")] * 12)])
+    assert hangs.statuses == ("time_limit",) * 2 + ("wrong_answer",) * 4
+    assert passes.reward == 1.0
+    assert sum(passes.cpu_s) > 0.5
+
+
+def test_trusted_checker_and_strict_lines(grader: Grader) -> None:
+    def sorted_equal(stdin: str, expected: str, output: str) -> bool:
+        return sorted(output.split()) == sorted(expected.split())
+
+    tests = [("", "1 2")]
+    verdicts = grader.grade(
+        [
+            Submission("print(2, 1)", tests, checker=sorted_equal),
+            Submission("print(2, 2)", tests, checker=sorted_equal),
+            Submission("print(1); print(2)", tests),
+            Submission("print(1); print(2)", tests, strict_lines=True),
+        ]
+    )
+    assert [verdict.reward for verdict in verdicts] == [1.0, 0.0, 1.0, 0.0]
+
+
+CHECKER = """
+import sys
+stdin, expected, output = (open(path).read() for path in sys.argv[1:])
+a, b = map(int, output.split())
+print(1 if a + b == int(expected) and stdin == "in" else 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "checker", "reward"),
+    [
+        ("print(3, 4)", CHECKER, 1.0),
+        ("print(3, 5)", CHECKER, 0.0),
+        ("print('nonsense')", CHECKER, 0.0),
+        ("print(3, 4)", "while True: pass", 0.0),
+        ("print(3, 4)", "import os\nos.system('true')\nprint(1)", 0.0),
+        ("print(3, 4)", "print('0.5')", 0.0),
+        ("1/0", "print(1)", 0.0),
+        ("print(3, 4)", "import pathlib, sys\nprint(len(pathlib.Path(sys.argv[3]).read_text().split()) == 2)", 1.0),
+    ],
+)
+def test_untrusted_checker(grader: Grader, program: str, checker: str, reward: float) -> None:
+    [verdict] = grader.grade([Submission(program, [("in", "7")] * 2, checker=CheckerProgram(checker))])
+    assert verdict.reward == reward
+
+
+def test_numpy_under_a_memory_limit(grader: Grader) -> None:
+    pytest.importorskip("numpy")
+    program = "import numpy as np\na = np.array(input().split(), int)\nprint((a @ a.T).sum(), np.linalg.norm(np.eye(3)) > 1)"
+    assert status(grader, program, "1 2 3", "14 True") == "passed"
+    assert status(grader, "import numpy as np\nprint(np.ones(10**9).sum())", "", "1") == "memory_limit"
+
+
+def test_other_limits_of_one_submission(grader: Grader) -> None:
+    program = "x = 0\nfor i in range(15 * 10**6): x += i\nprint(x > 0)"
+    assert status(grader, program, "", "True", Limits(cpu_s=20)) == "passed"
+    assert status(grader, program, "", "True", Limits(cpu_s=0.1)) == "time_limit"
+
+
+def test_huge_input_and_many_tests(grader: Grader) -> None:
+    data = "7 " * 3_000_000
+    assert status(grader, "print(len(input()))", data, str(len(data))) == "passed"
+    tests = [(str(i), str(i)) for i in range(2500)]
+    for head in ("", "import os\n"):
+        [verdict] = grader.grade([(head + ECHO, tests)])
+        assert verdict.reward == 1.0
+
+
+def test_cpu_decides_not_load() -> None:
+    """The same verdicts with six-fold load beside it: a program of 0.4 s under a limit of 1 s, and one of 2 s."""
+    fast = "import time\nwhile time.process_time() < 0.4: pass\nprint(1)"
+    slow = fast.replace("0.4", "2.0")
+    burners = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(6 * (os.cpu_count() or 1))]
+    try:
+        with Grader(Limits(cpu_s=1.0), workers=2) as grader:
+            verdicts = grader.grade([(program + f"#{i}", [("", "1")]) for i in range(2) for program in (fast, slow)])
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+    assert [verdict.statuses[0] for verdict in verdicts] == ["passed", "time_limit"] * 2
+
+
+def test_a_wall_stop_is_run_again_alone(grader: Grader) -> None:
+    before = grader.stats.reruns
+    [verdict] = grader.grade([("import time\ntime.sleep(50)", [("", "")] * 4)])
+    assert set(verdict.statuses) == {"time_limit"}
+    assert grader.stats.reruns == before + 1
+
+
+def test_a_dead_server_is_replaced_and_its_work_redone() -> None:
+    with Grader(QUICK, workers=1, sandbox="landlock") as grader:
+        items = [(f"{ECHO}#{number}", [("x", "x")] * 5) for number in range(300)]
+        rewards = []
+        for count, (_, verdict) in enumerate(grader.grade_iter(items)):
+            rewards.append(verdict.reward)
+            if count == 20:
+                shell = grader._servers[0].process.process.pid
+                server = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0]
+                os.kill(int(server), signal.SIGKILL)
+        assert rewards == [1.0] * 300
+        assert grader.stats.restarts == 1
+
+
+def test_a_job_that_always_loses_its_server_is_a_harness_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    receive = Server.receive
+
+    def failing(self: Server) -> list:
+        runs = receive(self)
+        if any("poison" in (getattr(run.job, "submission", None) or [""])[0] for run in runs):
+            raise OSError("made to fail")
+        return runs
+
+    with Grader(QUICK, workers=1) as grader:
+        monkeypatch.setattr(Server, "receive", failing)
+        verdicts = grader.grade([(ECHO, [("a", "a")]), (ECHO + "#poison", [("a", "a")]), (ECHO + "#", [("a", "a")])])
+        assert [verdict.statuses[0] for verdict in verdicts] == ["passed", "harness_error", "passed"]
+        assert math.isnan(verdicts[1].reward)
+        assert grader.stats.restarts == 2
+
+
+def test_cache_answers_and_never_keeps_what_depends_on_load(tmp_path: Path) -> None:
+    sleeper = "import time\ntime.sleep(50)"
+    items = [(ECHO, [("a", "a")]), (ECHO, [("a", "b")]), (sleeper, [("", "")]), ("1/0", [("", "")])]
+    with VerdictCache(tmp_path / "sub" / "v.sqlite") as cache:
+        for round_ in range(2):
+            with Grader(QUICK, workers=2, cache=cache) as grader:
+                verdicts = grader.grade(items)
+                assert [verdict.reward for verdict in verdicts] == [1.0, 0.0, 0.0, 0.0]
+                assert grader.stats.cached == (0 if round_ == 0 else 3)
+        assert len(cache) == 3
+        with Grader(Limits(cpu_s=0.6), workers=1, cache=cache) as grader:
+            grader.grade(items[:1])
+            assert grader.stats.cached == 0  # other limits, another key
+
+
+def _fill(path: str, start: int) -> None:
+    with VerdictCache(path) as cache:
+        for part in range(10):
+            cache.put_many({f"{start + part * 50 + i}".encode(): Verdict(("passed",), (0.1,)) for i in range(50)})
+
+
+def test_cache_is_safe_with_several_processes(tmp_path: Path) -> None:
+    path = str(tmp_path / "v.sqlite")
+    processes = [multiprocessing.get_context("spawn").Process(target=_fill, args=(path, n * 500)) for n in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    with VerdictCache(path) as cache:
+        assert len(cache.get_many([str(n).encode() for n in range(2000)])) == 2000
+
+
+def test_a_file_that_is_no_cache_is_a_users_error(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("not a database, but long enough to be looked at" * 50)
+    with pytest.raises(UserError, match="cannot be used"):
+        VerdictCache(tmp_path / "x")
+
+
+def test_canary(grader: Grader, monkeypatch: pytest.MonkeyPatch) -> None:
+    grader.canary()
+    monkeypatch.setattr("maxk.verification.grader.outputs_match", lambda *_: True)
+    with pytest.raises(UserError, match="canary"):
+        grader.canary()
+
+
+def test_wrong_settings_are_users_errors() -> None:
+    for wrong in ({"sandbox": "docker"}, {"mode": "fast"}, {"workers": 0}):
+        with pytest.raises(UserError):
+            Grader(**wrong)  # type: ignore[arg-type]
+    for limits in ({"cpu_s": 0}, {"memory_mb": -1}, {"wall_s": 0}, {"untested": "passed"}):
+        with pytest.raises(ValueError, match="Limits"):
+            Limits(**limits)  # type: ignore[arg-type]
+
+
+def test_use_from_a_thread_that_ends_keeps_servers_alive() -> None:
+    made: list[Grader] = []
+    thread = threading.Thread(target=lambda: made.append(Grader(QUICK, workers=1).__enter__()))
+    thread.start()
+    thread.join()
+    time.sleep(0.2)
+    assert status(made[0], ECHO, "x", "x") == "passed"
+    assert made[0].stats.restarts == 0
+    made[0].close()
+
+
+def test_hostile_source_costs_at_most_a_restart(grader: Grader) -> None:
+    for source in ("(" * 15 + ")" * 15, "x = " + "-" * 15_000 + "1", "a" + ".b" * 9000, "f" + "(f" * 25, "[" * 29):
+        assert status(grader, source, expected="z") in ("runtime_error", "wrong_answer", "memory_limit", "time_limit")
+    assert status(grader, ECHO, "x", "x") == "passed"
+
+
+LEAKS = """
+import gc, json, os, sys
+from pathlib import Path
+from maxk.verification import Grader, Limits
+def memory():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+def tests(n):
+    kinds = ["print(input())", "import os\\nprint(input())", "1/0", "import os\\nos.fork()", "print('x' * 10**5)", "def"]
+    for i in range(n):
+        yield kinds[i % 6] + f"#{i}", [("a", "a")] * (40 if i % 6 < 2 else 1)
+with Grader(Limits(cpu_s=1, output_bytes=1000), workers=2) as grader:
+    def server_state():
+        shell = [s.process.process.pid for s in grader._servers]
+        pids = [int(Path(f"/proc/{p}/task/{p}/children").read_text().split()[0]) for p in shell]
+        return [len(os.listdir(f"/proc/{p}/fd")) for p in pids], sum(int(Path(f"/proc/{p}/statm").read_text().split()[1]) for p in pids) * 4096
+    def count(n):
+        return sum(1 for _ in grader.grade_iter(tests(n)))
+    count(900)
+    gc.collect()
+    before = memory(), descriptors(), server_state()
+    count(int(sys.argv[1]))
+    gc.collect()
+    after = memory(), descriptors(), server_state()
+    restarts = grader.stats.restarts
+    ran = grader.stats.tests
+print(json.dumps([before, after, restarts, ran, descriptors()]))
+"""
+
+
+def test_nothing_leaks_in_a_long_run(tmp_path: Path) -> None:
+    """No descriptor, memory file or process more after thousands of programs of every kind; memory stays flat."""
+    script = tmp_path / "leaks.py"
+    script.write_text(LEAKS)
+    done = subprocess.run([sys.executable, str(script), "1800"], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    before, after, restarts, ran, finally_open = json.loads(done.stdout)
+    assert restarts == 0
+    assert ran > 25_000
+    assert after[1] == before[1]
+    assert after[2][0] == before[2][0]
+    assert after[0] - before[0] < 8 << 20
+    assert after[2][1] - before[2][1] < 8 << 20
+    assert finally_open < before[1]
+    assert list(Path("/tmp").glob("maxk-*")) == []
