@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from scipy.stats import chisquare
+from scipy.stats import chisquare, kstest
 from transformers import AutoTokenizer
 
 from maxk import sampling
@@ -164,6 +164,15 @@ def test_a_stop_token_ends_and_is_no_part_of_the_text(base_model: str, requests:
             assert completion.text == uncut.text.split("\n")[0]
     with pytest.raises(UserError, match="'<nowhere>' is not one token"):
         drawn(base_model, CONFIG.model_copy(update={"stop_tokens": ("<nowhere>",)}), requests)
+
+
+def test_uniform_numbers_are_fine_enough_for_many_rows() -> None:
+    """Laid end to end with the rows' numbers, they must keep their own digits: float32 would lose them."""
+    u = _uniforms(Request("p", "", 0, 1000, seed=3), 100)
+    assert u.dtype == torch.float64
+    assert ((u > 0) & (u < 1)).all()
+    assert ((u + 2**20) - 2**20 == u).all()
+    assert kstest(u.flatten().numpy(), "uniform").pvalue > 1e-4
 
 
 def test_impossible_tokens_are_never_drawn() -> None:

@@ -1,15 +1,15 @@
 """Sampling with transformers: a loop of our own over the model's forward pass, for it does what `generate` cannot.
 
-*Equal prefixes are computed once.* A problem's samples share its prompt, and many share their first tokens too. A row of
-the batch is a distinct prefix, not a sample: rows split where samples part, and vanish where the last of their samples
-ends. `generate` keeps one row a sample, from the prompt to the end of the longest. At the default experiment's scale a
-fifth of the rows is left, for a tenth of the CPU time (benchmarks/sampling.py); a large model gains what repeated
-prompts and ended rows would cost.
+*Equal prefixes are computed once.* A problem's samples share its prompt, and many share their first tokens too. A row
+of the batch is a distinct prefix, not a sample: rows split where samples part, and vanish where the last of their
+samples ends. `generate` keeps one row a sample, from the prompt to the end of the longest. At the default experiment's
+scale a fifth of the rows is left, for a tenth of the CPU time (benchmarks/sampling.py); a large model gains what
+repeated prompts and ended rows would cost.
 
 *A sample depends on its request alone.* `generate` draws from one global random state, so that a sample would depend on
 what shares its batch. Here every request draws uniform numbers of its own, one a token, before anything is computed; a
-token is the inverse of the cumulative distribution at its number. Batches change a sample only where rounding inside the
-model moves a boundary across that number (docs/sampling.md).
+token is the inverse of the cumulative distribution at its number. Batches change a sample only where rounding inside
+the model moves a boundary across that number (docs/sampling.md).
 
 Requests are sorted by prompt length and packed into batches by a budget of tokens.
 """
@@ -142,9 +142,9 @@ class _Prefixes:
 
 
 def _uniforms(request: Request, length: int) -> torch.Tensor:
-    """Numbers strictly between 0 and 1, [count, length], the same on every device."""
+    """Numbers strictly between 0 and 1, float64 [count, length], the same on every device."""
     generator = torch.Generator().manual_seed(request.seed)
-    return (torch.randint(RESOLUTION, (request.count, length), generator=generator) + 0.5) / RESOLUTION
+    return (torch.randint(RESOLUTION, (request.count, length), generator=generator).double() + 0.5) / RESOLUTION
 
 
 def _inverse(p: torch.Tensor, row: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
