@@ -120,8 +120,14 @@ class PocketDataset(DatasetSection):
 Size = Annotated[int, Field(ge=0)] | Literal["all"]
 
 
+Location = Annotated[
+    str, Field(description="Hub id, or a local folder or file (parquet, json, jsonl; also .gz) in its place.")
+]
+Revision = Annotated[str | None, Field(description="Commit of the hub repository; needed unless `location` is local.")]
+
+
 class TokenLimit(Section):
-    """Statements longer than this are left out. The tokenizer is named here, so that every base gets the same problems."""
+    """Statements longer than this are left out; the tokenizer is named, so that every base policy gets the same."""
 
     tokens: Count = Field(512, description="Most tokens of a statement (paper: 512).")
     tokenizer: str = Field(description="Hub id or local folder of the tokenizer.")
@@ -131,13 +137,14 @@ class TokenLimit(Section):
 class Benchmark(DatasetSection):
     """What every benchmark taken from the hub or from files has in common."""
 
-    location: str = Field(description="Hub id, or a local folder or file (parquet, json, jsonl; also .gz).")
-    revision: str | None = Field(None, description="Commit of the hub repository; needed unless `location` is local.")
+    location: Location
+    revision: Revision = None
     train: Size = Field(0, description="Training problems, drawn by `seed`; `all` takes every one.")
     test: Size = Field("all", description="Evaluation problems, drawn by `seed`; `all` takes every one.")
     length: TokenLimit | None = Field(None, description="Leaves out long statements.")
     max_tests: Count | None = Field(None, description="Most tests a problem, the source's own order (official first).")
     distinct_outputs: Count = Field(1, description="Fewest distinct outputs among a problem's tests; below is trivial.")
+    exclude: tuple[str, ...] = Field((), description="Upstream ids left out: known faults, say.")
     seed: int = Field(0, description="Draws the splits.")
     paper: str | None = Field(None, description="The paper's dataset that this is in the tables.")
 
@@ -161,7 +168,7 @@ class CodeContestsDataset(PooledBenchmark):
     """deepmind/code_contests."""
 
     source: Literal["code_contests"]
-    location: str = "deepmind/code_contests"
+    location: Location = "deepmind/code_contests"
     upstream_splits: tuple[Literal["train", "valid", "test"], ...] = Field(
         ("train", "valid", "test"), min_length=1, description="Upstream splits that make up the pool."
     )
@@ -181,7 +188,7 @@ class LiveCodeBenchDataset(PooledBenchmark):
     """LiveCodeBench code generation (lite)."""
 
     source: Literal["livecodebench"]
-    location: str = "livecodebench/code_generation_lite"
+    location: Location = "livecodebench/code_generation_lite"
     version: str = Field("release_v6", pattern=r"^(release_)?v[1-6]$", description="`release_v6` is v1 to v6 together.")
     functional: Literal["convert", "drop"] = Field("convert", description="Rows that call a function (LeetCode).")
 
@@ -190,8 +197,8 @@ class LiveBenchDataset(PooledBenchmark):
     """The coding tasks of LiveBench."""
 
     source: Literal["livebench"]
-    location: str = "livebench/coding"
-    revision: str | None = "a958549fdd8aa57be0a3fafe7b205ffc160ed5f4"
+    location: Location = "livebench/coding"
+    revision: Revision = "a958549fdd8aa57be0a3fafe7b205ffc160ed5f4"
     tasks: tuple[Literal["LCB_generation", "coding_completion"], ...] = Field(
         ("LCB_generation", "coding_completion"), min_length=1, description="Tasks kept."
     )
@@ -201,15 +208,15 @@ class LiveBenchDataset(PooledBenchmark):
 class HubCopy(Section):
     """Where another benchmark is found."""
 
-    location: str = Field(description="Hub id, or a local folder or file.")
-    revision: str | None = Field(None, description="Commit of the hub repository; needed unless `location` is local.")
+    location: Location
+    revision: Revision = None
 
 
 class CodeforcesDataset(Benchmark):
     """open-r1/codeforces; upstream's train and test splits stay apart."""
 
     source: Literal["codeforces"]
-    location: str = "open-r1/codeforces"
+    location: Location = "open-r1/codeforces"
     subset: Literal["default", "verifiable"] = Field("default", description="Upstream's configuration.")
     complete_tests: bool = Field(True, description="Only problems whose official tests are not cut off.")
     without: HubCopy | None = Field(None, description="CodeContests, whose problems are left out.")
@@ -219,7 +226,7 @@ class MbppDataset(Benchmark):
     """MBPP, its asserts turned into stdin/stdout tests; upstream's test split stays apart, all others are train."""
 
     source: Literal["mbpp"]
-    location: str = "google-research-datasets/mbpp"
+    location: Location = "google-research-datasets/mbpp"
     form: Literal["flat", "literal"] = Field("flat", description="How values are read and printed (docs/datasets.md).")
     io_format: bool = Field(True, description="End the statement by a line that says how values are read and printed.")
     same_types: bool = Field(True, description="Only tasks whose asserts agree in the types of the arguments.")
@@ -230,7 +237,7 @@ class AppsDataset(Benchmark):
     """The stdin/stdout rows of APPS: the hub's schema, or that of the 150 tasks selected by MapCoder."""
 
     source: Literal["apps"]
-    location: str = "codeparrot/apps"
+    location: Location = "codeparrot/apps"
     difficulties: tuple[Literal["introductory", "interview", "competition"], ...] = Field(
         ("introductory", "interview", "competition"), min_length=1, description="Difficulties kept."
     )

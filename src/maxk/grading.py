@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from maxk.config import Config
@@ -35,3 +36,27 @@ def submission(program: str | None, problem: Problem, configured: Limits) -> Sub
         )
     checker = CheckerProgram(problem.checker) if problem.checker is not None else None
     return Submission(program, list(problem.tests), limits=own, checker=checker)
+
+
+def judge(config: Config) -> Callable[[Sequence[tuple[str, Problem]]], list[Sequence[str]]]:
+    """What runs a benchmark's own right programs on its tests, giving the statuses of each.
+
+    They get half of the CPU time that a policy's programs get: a problem whose own program needs nearly all of it
+    would be decided by the noise of the clock.
+    """
+
+    def statuses(programs: Sequence[tuple[str, Problem]]) -> list[Sequence[str]]:
+        configured = limits(config)
+        with grader(config) as one:
+            one.canary()
+            submissions = [
+                submission(
+                    program,
+                    dataclasses.replace(problem, time_limit_s=(problem.time_limit_s or configured.cpu_s) / 2),
+                    configured,
+                )
+                for program, problem in programs
+            ]
+            return [verdict.statuses for verdict in one.grade(submissions)]
+
+    return statuses

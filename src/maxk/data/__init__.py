@@ -1,33 +1,59 @@
 """Datasets: one module a source, all behind `load`.
 
-A source turns its section of the configuration into problems and a funnel: the number of rows left after
-every filter, in order. What must hold for every source is checked here.
+A source turns its section of the configuration into problems and a funnel: the number of rows left after every filter,
+in order. `pocket` generates its tasks. All others are benchmarks: a module offers `candidates(name, config, funnel)`,
+which reads raw rows (`hub`) and converts them; the filters that all share and the split are in `filters`. What must
+hold for every source is checked here.
+
+    problems, funnel = load("mbpp", config.datasets["mbpp"])
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
-from maxk.config import Dataset
+from maxk.config import Dataset, PocketDataset
+from maxk.data.filters import MAX_TEST_BYTES, Funnel, Judge, complete, largest_test
 from maxk.errors import UserError
 from maxk.records import Problem
 
-# Each module offers `generate(name, config)`; imported only when asked for, since some need heavy packages.
-SOURCES = {"pocket": "maxk.data.pocket"}
+# Source of a benchmark → module; imported only when asked for, since some need heavy packages.
+BENCHMARKS = {
+    "apps": "maxk.data.apps",
+    "code_contests": "maxk.data.code_contests",
+    "codeforces": "maxk.data.codeforces",
+    "cure": "maxk.data.cure",
+    "livebench": "maxk.data.livebench",
+    "livecodebench": "maxk.data.livecodebench",
+    "mbpp": "maxk.data.mbpp",
+}
 SPLITS = ("train", "test")
-MAX_TEST_BYTES = 64 * 2**20  # input and output of one test together; beyond it is a damaged row
-
-Funnel = dict[str, int]
 
 
-def load(name: str, config: Dataset) -> tuple[list[Problem], Funnel]:
-    """The problems of the dataset `name` and its funnel. Raises UserError where they are not fit for use."""
-    generate: Callable[[str, Dataset], tuple[list[Problem], Funnel]]
-    generate = importlib.import_module(SOURCES[config.source]).generate
-    problems, funnel = generate(name, config)
+def load(name: str, config: Dataset, judge: Judge | None = None) -> tuple[list[Problem], dict[str, int]]:
+    """The problems of the dataset `name` and its funnel. Raises UserError where they are not fit for use.
+
+    `judge` runs a benchmark's own programs on its tests; needed where the section sets `check_solutions`.
+    """
+    if isinstance(config, PocketDataset):
+        from maxk.data.pocket import generate
+
+        problems, funnel = generate(name, config)
+    else:
+        funnel = Funnel(name)
+        candidates = importlib.import_module(BENCHMARKS[config.source]).candidates(name, config, funnel)
+        problems = complete(config, candidates, funnel, judge)
     check(problems)
     return problems, funnel
+
+
+def lines(name: str, funnel: dict[str, int]) -> Iterator[str]:
+    """A funnel in words, a line a filter, with the first rows that it dropped where these are known."""
+    for step, count in funnel.items():
+        dropped = funnel.dropped.get(step, []) if isinstance(funnel, Funnel) else []
+        named = ", ".join(dropped[:5]) + (", …" if len(dropped) > 5 else "")
+        yield f"{name}: {step} {count}" + (f" (without {len(dropped)}: {named})" if dropped else "")
 
 
 def check(problems: Sequence[Problem]) -> None:
@@ -44,9 +70,6 @@ def check(problems: Sequence[Problem]) -> None:
             raise UserError(f"{row}: the statement is empty")
         if not problem.tests:
             raise UserError(f"{row}: has no test, so that every program would pass; drop the row")
-        for number, test in enumerate(problem.tests):
-            size = len(test.stdin) + len(test.expected)
-            if size > MAX_TEST_BYTES:
-                raise UserError(
-                    f"{row}: test {number} holds {size} characters, more than {MAX_TEST_BYTES}; drop the row"
-                )
+        if (size := largest_test(problem)) > MAX_TEST_BYTES:
+            number = max(range(len(problem.tests)), key=lambda i: len("".join(problem.tests[i])))
+            raise UserError(f"{row}: test {number} holds {size} characters, more than {MAX_TEST_BYTES}; drop the row")

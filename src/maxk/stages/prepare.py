@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from maxk import config as configuration
@@ -18,7 +19,7 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk import data
+    from maxk import data, grading
 
     config = configuration.load(args.config)
     name, layout = args.dataset, config.layout
@@ -26,7 +27,9 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"prepare: no dataset {name!r}; known: {', '.join(config.datasets)}")
     settings = config.settings("prepare", dataset=name)
     with tracking.stage(config, "prepare", dataset=name) as run:
-        problems, funnel = data.load(name, config.datasets[name])
+        problems, funnel = data.load(name, config.datasets[name], grading.judge(config))
+        for line in data.lines(name, funnel):
+            print(line, file=sys.stderr)
         files.write_json(layout.funnel(name), funnel)
         files.write_problems(layout.problems(name), problems, Provenance("prepare", config.name, settings))
         run.params(settings)
