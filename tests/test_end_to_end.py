@@ -140,7 +140,9 @@ def test_a_second_run_does_nothing(root: Path, finished: Path) -> None:
         ("verification={cpu_s: 1.0}", {"configure", "train", "sample", "verify", "score"}),
     ],
 )
-def test_a_changed_setting_repeats_what_it_concerns(root: Path, finished: Path, change: str, expected: set[str]) -> None:
+def test_a_changed_setting_repeats_what_it_concerns(
+    root: Path, finished: Path, change: str, expected: set[str]
+) -> None:
     done = snakemake(root, finished, "--dry-run", "--config", change)
     reports = {"table", "statistics", "compare", "figure", "all"}
     assert done.returncode == 0, done.stderr
@@ -156,9 +158,7 @@ def test_a_changed_setting_repeats_what_it_concerns(root: Path, finished: Path, 
         ("seeds=[-1]", "seeds.0"),
     ],
 )
-def test_a_wrong_configuration_stops_before_any_job(
-    root: Path, tmp_path: Path, change: str, expected: str
-) -> None:
+def test_a_wrong_configuration_stops_before_any_job(root: Path, tmp_path: Path, change: str, expected: str) -> None:
     done = snakemake(root, tmp_path, "--config", change)
     assert done.returncode != 0
     assert expected in done.stderr
@@ -202,3 +202,47 @@ def test_a_killed_run_ends_with_the_same_tables(root: Path, finished: Path, tmp_
     for name in TARGETS:
         got, expected = (folder / "results/seconds" / name for folder in (tmp_path, finished))
         assert got.read_bytes() == expected.read_bytes(), name
+
+
+def _steps(folder: Path, policy: str) -> list[dict[str, float]]:
+    """What a training log says, but for times."""
+    path = folder / f"results/seconds/policies/{policy}/metrics.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{key: value for key, value in line.items() if "time" not in key} for line in lines]
+
+
+@pytest.mark.parametrize("objective", ["grpo", "bon_offpolicy_exact"])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_training_job_ends_as_an_undisturbed_one(
+    objective: str, how: signal.Signals, finished: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder, symlinks=True)
+    path = folder / "results/seconds/config.json"
+    config = json.loads(path.read_text())
+    config["training"] |= {"epochs": 6.0, "checkpoint_every": 1}
+    path.write_text(json.dumps(config))
+    train = [sys.executable, "-m", "maxk", "train", objective, "--config", "results/seconds/config.json", "--seed"]
+    subprocess.run([*train, "1"], cwd=folder, check=True, capture_output=True)
+    (folder / f"results/seconds/policies/{objective}/seed1").rename(tmp_path / "undisturbed")
+
+    log = folder / f"results/seconds/policies/{objective}/seed1/metrics.jsonl"
+    process = subprocess.Popen([*train, "1"], cwd=folder, stderr=subprocess.PIPE)
+    while not log.exists() or log.read_text().count("\n") < 5:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+    process.send_signal(how)
+    process.communicate()
+    assert process.returncode == (143 if how is signal.SIGTERM else -9)
+    assert not (folder / f"results/seconds/policies/{objective}/seed1/policy.json").exists()
+    stopped_at = log.read_text().count("\n")
+    subprocess.run([*train, "1"], cwd=folder, check=True, capture_output=True)
+
+    resumed = _steps(folder, f"{objective}/seed1")
+    (tmp_path / "undisturbed").rename(folder / f"results/seconds/policies/{objective}/seed2")
+    assert stopped_at < len(resumed)
+    assert resumed == [pytest.approx(line, rel=1e-5) for line in _steps(folder, f"{objective}/seed2")]
+    runs = MlflowClient(f"sqlite:///{folder}/results/seconds/mlflow.db")
+    where = files.read_json(folder / "results/seconds/tracking.json")
+    found = runs.search_runs([where["experiment_id"]], f"tags.`maxk.job` = 'train/{objective}/seed1'")
+    assert [run.info.status for run in found] == ["FINISHED", "FINISHED"]  # the stopped one went on in its own run

@@ -93,7 +93,7 @@ def _optimise(
 
     from maxk import environment, grading, objectives
     from maxk.training.callbacks import MetricsLog, ProgressLine, StopOnSignal
-    from maxk.training.reward import TestReward
+    from maxk.training.reward import PassRateReward
     from maxk.training.trainer import MaxkTrainer, arguments, lora, schedule
 
     environment.quiet_libraries()
@@ -110,7 +110,7 @@ def _optimise(
         run.tag("maxk.sandbox", grader.tier)
         trainer = MaxkTrainer(
             model=base.model,
-            reward_funcs=[TestReward(grader, problems, grading.limits(config))],
+            reward_funcs=[PassRateReward(grader, problems, grading.limits(config))],
             args=arguments(training, checkpoints, seed, len(order)),
             train_dataset=rows.select(order),
             eval_dataset=heldout,

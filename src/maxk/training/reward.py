@@ -15,7 +15,7 @@ from maxk.records import Problem
 from maxk.verification import Grader, Limits, extract_program
 
 
-class TestReward:
+class PassRateReward:
     """A TRL reward function over the problems it was made for."""
 
     __name__ = "tests"  # TRL names the metric after this

@@ -1,0 +1,51 @@
+"""The training reward is the grader's verdict: nothing more, nothing less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from maxk.records import Problem, Test
+from maxk.training.reward import PassRateReward
+from maxk.verification import Grader, Limits, Verdict
+
+PROBLEMS = [
+    Problem("p/0", "p", "train", "sum", [Test("1 2", "3"), Test("4 5", "9"), Test("0 0", "0"), Test("1 1", "2")]),
+    Problem("p/1", "p", "train", "echo", [Test("a", "a"), Test("b", "b")], time_limit_s=1.0),
+]
+SUM = "print(sum(map(int, input().split())))"
+
+
+@pytest.fixture(scope="module")
+def reward() -> Any:
+    with Grader(workers=1) as grader:
+        yield PassRateReward(grader, PROBLEMS, Limits())
+
+
+@pytest.mark.parametrize(
+    ("completion", "problem", "expected"),
+    [
+        (SUM, "p/0", 1.0),
+        (f"Here it is:\n```python\n{SUM}\n```\nDone.", "p/0", 1.0),
+        ("print(9)", "p/0", 0.25),
+        ("print(input())", "p/1", 1.0),
+        (SUM, "p/1", 0.0),
+        ("This is no program.", "p/0", 0.0),
+        ("", "p/0", 0.0),
+        ("while True: pass", "p/1", 0.0),
+    ],
+)
+def test_reward_is_the_share_of_passed_tests(completion: str, problem: str, expected: float, reward: Any) -> None:
+    assert reward([completion], [problem]) == [expected]
+
+
+def test_rewards_come_in_order_also_from_chat_messages(reward: Any) -> None:
+    completions = [[{"role": "assistant", "content": text}] for text in (SUM, "print(9)", "print(input())")]
+    assert reward(completions, ["p/0", "p/0", "p/1"], prompts=[], trainer_state=None) == [1.0, 0.25, 1.0]
+
+
+def test_what_could_not_be_graded_has_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Grader(workers=1) as grader:
+        monkeypatch.setattr(grader, "grade", lambda _: [Verdict(("passed", "harness_error")), Verdict(("passed",))])
+        assert PassRateReward(grader, PROBLEMS, Limits())([SUM, SUM], ["p/0", "p/0"]) == [None, 1.0]
