@@ -1,0 +1,124 @@
+"""The transformers backend against a bare loop over `generate`: the same requests, batches, model and threads.
+
+    python benchmarks/sampling.py                                        # a base model of seconds, made here
+    python benchmarks/sampling.py --model results/policies/base/model    # the default experiment's base model
+
+The bare loop does the least that must be done: it repeats every prompt, lets `generate` sample from its global random
+state and decodes. Ours draws every sample under its request's own seed and measures entropies besides. Both take the
+default experiment's prompts and settings, in turns; medians of tokens per CPU-second are compared. Exits with 1 if ours
+is slower than 0.9 × the loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+
+from maxk import config as configuration
+from maxk import environment, prompts, sampling
+from maxk.config import Config
+from maxk.data.pocket.tasks import generate
+from maxk.records import Policy
+from maxk.sampling import Request
+from maxk.sampling.transformers import TransformersBackend
+
+ROOT = Path(__file__).parent.parent
+PROBLEMS, REPEATS, TARGET = 24, 3, 0.9
+
+
+def made(folder: Path) -> str:
+    """The base model of the seconds-scale experiment."""
+    from maxk.training.pretrain import pretrain
+
+    defaults = configuration.read_yaml(ROOT / "config/config.yaml")
+    changes = configuration.read_yaml(ROOT / "tests/configs/seconds.yaml")
+    config = configuration.parse(configuration.overlay(defaults, changes))
+    pretrain(config.base, config.prompt, folder / "model")
+    return str(folder / "model")
+
+
+def requests_of(config: Config) -> list[Request]:
+    """Requests for a few problems of every dataset."""
+    problems = [
+        problem
+        for name in config.evaluated
+        for problem in generate(name, config.datasets[name])[0]
+        if problem.split == "test"
+    ]
+    some = problems[:: len(problems) // PROBLEMS][:PROBLEMS]
+    return sampling.requests(
+        some, [prompts.render(p.statement, config.prompt, None) for p in some], "base", config.sampling
+    )
+
+
+def ours(backend: TransformersBackend, requests: list[Request]) -> int:
+    return sum(c.n_tokens for _, completions in backend.sample(requests) for c in completions)
+
+
+@torch.inference_mode()
+def bare(backend: TransformersBackend, requests: list[Request]) -> int:
+    """A loop over `generate` in our batches."""
+    tokens = 0
+    for batch in backend._batches(requests):
+        repeated = [r.prompt for r in batch for _ in range(r.count)]
+        inputs = backend.tokenizer(repeated, return_tensors="pt", padding=True)
+        output = backend.model.generate(
+            **inputs,
+            max_new_tokens=backend.config.max_tokens,
+            do_sample=True,
+            temperature=1.0,
+            top_p=1.0,
+            top_k=0,
+            pad_token_id=backend.tokenizer.pad_token_id,
+        )
+        completions = output[:, inputs["input_ids"].shape[1] :]
+        backend.tokenizer.batch_decode(completions, skip_special_tokens=True)
+        tokens += int((completions != backend.tokenizer.pad_token_id).sum())
+    return tokens
+
+
+def rate(call: Callable[[], int]) -> float:
+    """Tokens per CPU-second."""
+    start = time.process_time()
+    tokens = call()
+    return tokens / (time.process_time() - start)
+
+
+def rates(backend: TransformersBackend, requests: list[Request]) -> Iterator[tuple[float, float]]:
+    ours(backend, requests[:1])
+    for _ in range(REPEATS):
+        yield rate(lambda: ours(backend, requests)), rate(lambda: bare(backend, requests))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="the transformers backend against a bare loop over generate")
+    parser.add_argument("--model", help="folder of a model; by default one is made, in seconds")
+    arguments = parser.parse_args()
+    environment.quiet_libraries()
+    config = configuration.parse(configuration.read_yaml(ROOT / "config/config.yaml"))
+    requests = requests_of(config)
+    with tempfile.TemporaryDirectory() as folder:
+        model = arguments.model or made(Path(folder))
+        backend = TransformersBackend(Policy("base", "Base model", model), config.sampling)
+    batches = len(list(backend._batches(requests)))
+    print(f"{PROBLEMS} problems × {config.sampling.n} samples in {batches} batches, medians of {REPEATS}, one thread")
+    fast, slow = map(statistics.median, zip(*rates(backend, requests), strict=True))
+    print(f"backend             {fast:10,.0f} tokens per CPU-second")
+    print(f"loop over generate  {slow:10,.0f} tokens per CPU-second")
+    print(f"ratio               {fast / slow:10.2f} (target ≥ {TARGET})")
+    return int(fast / slow < TARGET)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
