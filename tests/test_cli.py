@@ -38,9 +38,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_one_line_and_exit_2(
-    name: str, configured: Config, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_one_line_and_exit_2(name: str, configured: Config, capsys: pytest.CaptureFixture[str]) -> None:
     arguments, expected = MISTAKES[name]
     assert cli.main(arguments) == 2
     message = capsys.readouterr().err.strip()

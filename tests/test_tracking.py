@@ -102,7 +102,11 @@ def test_a_database_that_fails_later_stops_nothing(
         run.metrics({"reward": 1.0})
     assert capsys.readouterr().err.count("a record was not kept") == 1
     ended = runs(started)["train/p"]
-    assert (ended.info.status, ended.data.tags["lost_records"], ended.data.metrics) == ("FINISHED", "3", {"reward": 1.0})
+    assert (ended.info.status, ended.data.tags["lost_records"], ended.data.metrics) == (
+        "FINISHED",
+        "3",
+        {"reward": 1.0},
+    )
 
 
 def test_a_tracker_that_cannot_start_is_an_error_before_any_work(
