@@ -29,6 +29,8 @@ rule sample:
         runtime=12 * 60,
     params:
         settings=settings("sample"),
+    message:
+        "Sample from {wildcards.policy} (shard {wildcards.shard})"
     shell:
         "python -m maxk sample {wildcards.policy:q} --shard {wildcards.shard} --config {input.config:q} 2>&1 | tee {log:q}"
 
@@ -55,6 +57,8 @@ rule verify:
         runtime=12 * 60,
     params:
         settings=settings("verify"),
+    message:
+        "Grade the samples of {wildcards.policy} (shard {wildcards.shard})"
     shell:
         "python -m maxk verify {wildcards.policy:q} --shard {wildcards.shard} --config {input.config:q} 2>&1 | tee {log:q}"
 
@@ -84,5 +88,7 @@ rule score:
         runtime=60,
     params:
         settings=settings("score"),
+    message:
+        "Score {wildcards.policy}"
     shell:
         "python -m maxk score {wildcards.policy:q} --config {input.config:q} 2>&1 | tee {log:q}"

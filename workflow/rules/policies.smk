@@ -24,6 +24,8 @@ rule base:
         runtime=120,
     params:
         settings=settings("base"),
+    message:
+        "Make the base policy"
     shell:
         "python -m maxk base --config {input.config:q} 2>&1 | tee {log:q}"
 
@@ -53,5 +55,7 @@ rule train:
         runtime=24 * 60,
     params:
         settings=settings("train", "objective"),
+    message:
+        "Train {wildcards.objective}, seed {wildcards.seed}"
     shell:
         "python -m maxk train {wildcards.objective:q} --seed {wildcards.seed} --config {input.config:q} 2>&1 | tee {log:q}"

@@ -33,6 +33,8 @@ rule table:
         runtime=30,
     params:
         settings=settings("report"),
+    message:
+        "Write {wildcards.table}"
     shell:
         "python -m maxk table {wildcards.table} --config {input.config:q} 2>&1 | tee {log:q}"
 
@@ -58,6 +60,8 @@ rule statistics:
         runtime=60,
     params:
         settings=settings("report"),
+    message:
+        "Compute intervals and paired tests"
     shell:
         "python -m maxk statistics --config {input.config:q} 2>&1 | tee {log:q}"
 
@@ -83,6 +87,8 @@ rule compare:
         runtime=30,
     params:
         settings=settings("report"),
+    message:
+        "Compare with the published numbers"
     shell:
         "python -m maxk compare --config {input.config:q} 2>&1 | tee {log:q}"
 
@@ -109,5 +115,7 @@ rule figure:
         runtime=30,
     params:
         settings=settings("report"),
+    message:
+        "Draw {wildcards.figure}"
     shell:
         "python -m maxk figure {wildcards.figure} --config {input.config:q} 2>&1 | tee {log:q}"

@@ -19,6 +19,8 @@ rule configure:
         "../../environment.yml"
     params:
         content=lambda _: CONFIG.model_dump_json(),
+    message:
+        "Write the resolved configuration to {output}"
     shell:
         "python -m maxk configure {params.content:q} --config {output:q} 2> {log:q}"
 
@@ -36,6 +38,8 @@ rule track:
     params:
         experiment=CONFIG.name,
         tracking=str(CONFIG.tracking),
+    message:
+        "Start the experiment in MLflow"
     shell:
         "python -m maxk track --config {input.config:q} 2>&1 | tee {log:q}"
 
@@ -60,5 +64,7 @@ rule prepare:
         runtime=60,
     params:
         settings=settings("prepare", "dataset"),
+    message:
+        "Make the problems of {wildcards.dataset}"
     shell:
         "python -m maxk prepare {wildcards.dataset:q} --config {input.config:q} 2>&1 | tee {log:q}"
