@@ -73,6 +73,9 @@ def _cases(column: str) -> list[dict[str, Any]]:
         cases = json.loads(_unpacked(column))
     if not isinstance(cases, list):
         raise ValueError(f"expected a list of tests, got {type(cases).__name__}")
+    for case in cases:
+        if not all(isinstance(case[key], str) for key in ("input", "output", "testtype")):
+            raise ValueError(f"expected text for input, output and testtype, got {case!r:.80}")
     return cases
 
 
