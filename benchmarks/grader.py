@@ -42,7 +42,7 @@ def load(path: Path) -> Programs:
     return [(row["source"], list(zip(row["inputs"], row["outputs"], strict=True))) for row in rows]
 
 
-def pocket_programs(count: int = 500) -> Programs:
+def pocket_programs(count: int = 1500) -> Programs:
     """Short programs as the default experiment samples them: a few one-line statements, eight one-line tests."""
     steps = [
         "a = [x for x in a if x > {k}]",

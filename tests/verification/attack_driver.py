@@ -23,11 +23,11 @@ HERE = Path(__file__).parent
 
 def listeners(touched: list[str]) -> list[socket.socket]:
     """Sockets an attack may reach; `touched` gets the name of each that was."""
-    tcp = socket.create_server(("127.0.0.1", 47111))
+    tcp = socket.create_server(("127.0.0.1", 0))
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    udp.bind(("127.0.0.1", 47112))
+    udp.bind(("127.0.0.1", 0))
     local = socket.socket(socket.AF_UNIX)
-    local.bind("\0maxk-attack")
+    local.bind(f"\0maxk-attack-{tcp.getsockname()[1]}")
     local.listen()
 
     def watch(name: str, sock: socket.socket, take: str) -> None:
@@ -43,7 +43,7 @@ def listeners(touched: list[str]) -> list[socket.socket]:
 
 
 def processes() -> list[str]:
-    """Names of all living processes that can be seen (the dead ones wait for this process, pid 1 here, to reap them)."""
+    """Names of all living processes that can be seen (dead ones wait for this process, here pid 1, to reap them)."""
     names = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -63,15 +63,21 @@ def main(tier: str, folder: Path) -> dict:
     (outside / "victim").write_text("untouched")
     touched: list[str] = []
     sockets = listeners(touched)
+    ports = [str(sock.getsockname()[1]) for sock in sockets[:2]]
     marker = "EXPECTED" + "-OUTPUT-MARKER-7391"
     attacks = sorted((HERE / "attacks").glob("a*.py"))
-    limits = Limits(cpu_s=0.5, memory_mb=256, output_bytes=1 << 20, wall_s=1.0)
+    limits = Limits(cpu_s=1.0, memory_mb=256, output_bytes=1 << 20, wall_s=1.2)
     outputs: dict[str, str] = {}
     items = []
     for path in attacks:
         source = path.read_text()
         for name, value in (("SECRET_FILE", secret), ("OUTSIDE_DIR", outside), ("HOME", Path.home())):
             source = source.replace(f"@{name}@", str(value))
+        source = (
+            source.replace("47111", ports[0])
+            .replace("47112", ports[1])
+            .replace("maxk-attack", f"maxk-attack-{ports[0]}")
+        )
 
         def see(stdin: str, expected: str, output: str, name: str = path.stem) -> bool:
             outputs[name] = output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-_PROGRAMS = r'''
+_PROGRAMS = r"""
 ### input_lines | 3\n1\n2\n3\n
 n = int(input())
 print(sum(int(input()) for _ in range(n)))
@@ -433,7 +433,7 @@ print(b.getvalue())
 import time
 t = time.perf_counter()
 print(time.perf_counter() >= t)
-'''
+"""
 
 
 def _parse() -> list[tuple[str, str, str]]:

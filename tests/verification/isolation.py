@@ -18,8 +18,9 @@ def run(arguments: list[str], user: str, timeout: float = 150) -> subprocess.Com
     """Runs `python arguments…` where a kill of everything stays inside; `user` is one of USERS."""
     command = [sys._base_executable, "-s", "-B", *arguments]
     if user == "nobody":
-        inner = " && ".join([*_opened(), shlex.join(["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
-                                                     "--clear-groups", *command])])
+        inner = " && ".join(
+            [*_opened(), shlex.join(["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *command])]
+        )
         command = ["sh", "-c", inner]
     namespaces = ["--mount"] if IS_ROOT else ["--user", "--map-root-user"]
     environment = {
@@ -46,11 +47,11 @@ def _opened() -> list[str]:
         for parent in path.parents
         if not parent.stat().st_mode & 0o001
     }
-    commands = []
+    commands = ["mount -t tmpfs -o mode=755 tmpfs /mnt"]
     for parent, paths in closed.items():
         for number, path in enumerate(paths):
-            commands += [f"mkdir -p /tmp/.opened/{number}", f"mount --bind {path} /tmp/.opened/{number}"]
+            commands += [f"mkdir -p /mnt/{number}", f"mount --bind {path} /mnt/{number}"]
         commands.append(f"mount -t tmpfs -o mode=755 tmpfs {parent}")
         for number, path in enumerate(paths):
-            commands += [f"mkdir -p {path}", f"mount --bind /tmp/.opened/{number} {path}"]
+            commands += [f"mkdir -p {path}", f"mount --bind /mnt/{number} {path}"]
     return commands

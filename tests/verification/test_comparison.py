@@ -111,7 +111,9 @@ def test_one_changed_integer_fails(numbers: list[int], where: int) -> None:
     assert not outputs_match(" ".join(map(str, changed)).encode(), " ".join(map(str, numbers)))
 
 
-@given(st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**6), max_value=10**6), st.floats(0, 1))
+@given(
+    st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**6), max_value=10**6), st.floats(0, 1)
+)
 def test_tolerance_is_a_millionth(value: Decimal, share: float) -> None:
     scale = max(Decimal(1), abs(value))
     near, far = value + scale * Decimal("0.9e-6") * Decimal(share), value + scale * Decimal("1.2e-6")

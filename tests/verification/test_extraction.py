@@ -14,7 +14,9 @@ CODE = "n = int(input())\nprint(n * 2)\n"
 F = "```"
 
 
-@pytest.mark.parametrize("tag", ["python", "py", "Python", "python3", "", "python  ", "PY", " python", 'python title="a.py"'])
+@pytest.mark.parametrize(
+    "tag", ["python", "py", "Python", "python3", "", "python  ", "PY", " python", 'python title="a.py"']
+)
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_tags_and_line_ends(tag: str, end: str) -> None:
     text = f"Here is it:\n\n{F}{tag}\n{CODE}{F}\nDone.".replace("\n", end)
@@ -72,7 +74,9 @@ def test_without_fence() -> None:
     assert extract_program("    " + CODE.replace("\n", "\n    ").rstrip(" "))[0] == CODE
 
 
-@pytest.mark.parametrize("text", ["", "\n \n", "I cannot solve this.", "Yes", "42", "Sorry", "a, b", '"""doc"""', "x" * 10])
+@pytest.mark.parametrize(
+    "text", ["", "\n \n", "I cannot solve this.", "Yes", "42", "Sorry", "a, b", '"""doc"""', "x" * 10]
+)
 def test_prose_is_never_a_program(text: str) -> None:
     assert extract_program(text) == (None, "none")
 
@@ -93,8 +97,20 @@ def test_only_foreign_code() -> None:
     assert extract_program(f"{F}cpp\nint main() {{}}\n{F}") == (None, "none")
 
 
-@pytest.mark.parametrize("text", ["(" * 100_000, "-" * 100_000 + "1", "a" + ".b" * 50_000, "[" * 90 + "]" * 90, "x\0y", "\ud800",
-                                  "1 if 1 else " * 5000 + "1", "lambda: " * 5000 + "1", "not " * 20_000 + "x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 100_000,
+        "-" * 100_000 + "1",
+        "a" + ".b" * 50_000,
+        "[" * 90 + "]" * 90,
+        "x\0y",
+        "\ud800",
+        "1 if 1 else " * 5000 + "1",
+        "lambda: " * 5000 + "1",
+        "not " * 20_000 + "x",
+    ],
+)
 def test_hostile_text_does_no_harm(text: str) -> None:
     extract_program(text)
     extract_program(f"{F}python\n{text}\n{F}")
@@ -108,8 +124,27 @@ def test_never_raises_and_says_how(text: str) -> None:
     assert (program is None) == (status == "none")
 
 
-@given(st.lists(st.sampled_from([F, F + "python", F + "text", "~~~", "<think>", "</think>", "x = 1", "print(1)", "prose here",
-                                 "\t", "    y = 2", "", "\r"])))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                F,
+                F + "python",
+                F + "text",
+                "~~~",
+                "<think>",
+                "</think>",
+                "x = 1",
+                "print(1)",
+                "prose here",
+                "\t",
+                "    y = 2",
+                "",
+                "\r",
+            ]
+        )
+    )
+)
 @settings(max_examples=500, deadline=None)
 def test_any_order_of_markers(lines: list[str]) -> None:
     program, status = extract_program("\n".join(lines))
@@ -118,6 +153,9 @@ def test_any_order_of_markers(lines: list[str]) -> None:
         ast.parse(program or "")
 
 
-@given(st.sampled_from(["Here:\n", "", "Step 1.\nStep 2.\n", "> quote\n"]), st.sampled_from(["", "\nThat is all.", "\n\n- a\n- b"]))
+@given(
+    st.sampled_from(["Here:\n", "", "Step 1.\nStep 2.\n", "> quote\n"]),
+    st.sampled_from(["", "\nThat is all.", "\n\n- a\n- b"]),
+)
 def test_prose_around_changes_nothing(before: str, after: str) -> None:
     assert extract_program(f"{before}{F}python\n{CODE}{F}{after}") == (CODE, "fenced")

@@ -14,8 +14,7 @@ from honest_programs import PROGRAMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxk.verification import Grader, Limits
-from maxk.verification.confined import purity
+from maxk.verification import Grader, Limits, purity
 
 CORPUS = Path(__file__).with_name("corpus.jsonl.gz")
 
@@ -224,9 +223,9 @@ ADMITTED = [
     "import sys\ninput = sys.stdin.readline\nprint(input())",
     "import sys, os, threading, random\nprint(sys.maxsize)",
     "from collections import *\nd = defaultdict(list)\nd[1].append(deque())\nprint(Counter('aab'))",
-    "class N:\n    def __init__(s, v):\n        s.v = v\n        s.next = None\na = N(1)\na.next = N(2)\nprint(a.next.v)",
+    "class N:\n    def __init__(s, v):\n        s.v = v\na = N(1)\na.next = N(2)\nprint(a.next.v)",
     "from typing import List, Optional\nclass T: pass\ndef f(x: List[int], t: Optional[T] = None) -> 'T': pass",
-    "from dataclasses import dataclass, field\n@dataclass\nclass A:\n    x: int\n    y: list = field(default_factory=list)",
+    "from dataclasses import dataclass, field\n@dataclass\nclass A:\n    y: list = field(default_factory=list)",
     "from functools import lru_cache\n@lru_cache(None)\ndef f(n): return n\nprint(f(1))",
     "print('{:>5} {}'.format(1, 2), f'{1:.3f}', '%d' % 3)",
     "def g():\n    yield 1\nprint(list(g()))",
@@ -264,8 +263,26 @@ def test_builtins_that_may_be_named_cannot_be_written() -> None:
 
 
 def test_readable_attributes_hide_no_way_out() -> None:
-    dangerous = {"gi_frame", "gi_code", "f_back", "f_globals", "f_builtins", "f_locals", "tb_frame", "cr_frame", "ag_frame",
-                 "co_consts", "default_factory", "func", "fget", "raw", "detach", "reconfigure", "obj", "throw"}
+    dangerous = {
+        "gi_frame",
+        "gi_code",
+        "f_back",
+        "f_globals",
+        "f_builtins",
+        "f_locals",
+        "tb_frame",
+        "cr_frame",
+        "ag_frame",
+        "co_consts",
+        "default_factory",
+        "func",
+        "fget",
+        "raw",
+        "detach",
+        "reconfigure",
+        "obj",
+        "throw",
+    }
     assert not dangerous & purity._METHODS
     assert all(not name.startswith("_") for name in purity._METHODS)
 
@@ -274,7 +291,7 @@ def test_readable_attributes_hide_no_way_out() -> None:
 # admitted or not, but their verdicts must be those of fresh processes.
 STATEFUL = [
     "import sys\nprint(sys.getrecursionlimit())\nsys.setrecursionlimit(5000)\n",
-    "import sys\ntry:\n    print(len(str(10**5000)))\nexcept ValueError:\n    print('refused')\nsys.set_int_max_str_digits(0)\n",
+    "import sys\ntry: print(len(str(10**5000)))\nexcept ValueError: print('no')\nsys.set_int_max_str_digits(0)\n",
     "try:\n    x\n    print('seen')\nexcept NameError:\n    print('new')\nx = 1\n",
     "from functools import lru_cache\n@lru_cache(None)\ndef f(): return input()\nprint(f(), f.cache_info().currsize)\n",
     "import sys\nprint(sys.stdin.readline())\nsys.stdin.close()\n",
@@ -293,7 +310,8 @@ STATEFUL = [
     "n = int(input())\nwhile n == 2: print('x' * 1000)\nprint(n)\n",
     "n = int(input())\nif n == 2: raise SystemExit(3)\nprint(n)\n",
     "print(input(), end='')\n",
-    "import re\nclass F(int):\n    def __eq__(s, o): print('leak'); return True\n    __hash__ = int.__hash__\nre.compile('q', F(0))\nprint(1)\n",
+    "import re\nclass F(int):\n    def __eq__(s, o): print('leak'); return True\n    def __hash__(s): return 0\n"
+    "re.compile('q', F(0))\nprint(1)\n",
 ]
 
 
@@ -345,7 +363,9 @@ def test_no_admitted_expression_reaches_shared_state(target: str, value: str) ->
     import math
     import sys
 
-    head = "import sys, math\nfrom collections import Counter\ndef f(x): return x\nclass A: pass\nx = A()\ng = self = x\n"
+    head = (
+        "import sys, math\nfrom collections import Counter\ndef f(x): return x\nclass A: pass\nx = A()\ng = self = x\n"
+    )
     source = f"{head}try:\n    ({target}).mark = ({value})\nexcept Exception: pass\n"
     try:
         tree = ast.parse(source)

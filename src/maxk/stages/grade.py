@@ -1,7 +1,8 @@
 """`maxk grade problems.jsonl samples.jsonl`: grades plain JSON lines, for those who only want to evaluate.
 
 Problems: {"problem_id", "tests": [{"stdin", "expected"}, …]}, optionally "time_limit_s", "memory_limit_mb",
-"strict_lines", "checker" (source of a checker program)}. Samples: {"problem_id", "completion"} or {"problem_id", "program"}.
+"strict_lines" and "checker" (source of a checker program).
+Samples: {"problem_id", "completion"} or {"problem_id", "program"}.
 Verdicts go to `--output`, one line a sample in order, with `sample` the line number in the samples file; a run that was
 stopped goes on where it ended. The summary is printed as JSON: max@k and pass@k, means over problems.
 """
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from maxk.progress import Progress
     from maxk.verification import Grader, Limits, VerdictCache
 
+    ks = _numbers(args.k)
     limits = Limits(cpu_s=args.cpu_s, memory_mb=args.memory_mb)
     problems = _problems(args.problems, limits)
     output = args.output or args.samples.with_suffix(".verdicts.jsonl")
@@ -64,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
             file.write(json.dumps(line) + "\n")
             file.flush()
             bar.advance(status=grader.stats.summary())
-    print(json.dumps(_summary(output, args.k), indent=2))
+    print(json.dumps(_summary(output, ks), indent=2))
     return 0
 
 
@@ -149,7 +151,7 @@ def _whole_lines(path: Path) -> int:
     return whole.count(b"\n")
 
 
-def _summary(verdicts: Path, ks: str) -> dict[str, Any]:
+def _summary(verdicts: Path, ks: list[int]) -> dict[str, Any]:
     from maxk import estimators
 
     rewards: dict[str, list[float]] = defaultdict(list)
@@ -163,7 +165,7 @@ def _summary(verdicts: Path, ks: str) -> dict[str, Any]:
         else:
             rewards[row["problem_id"]].append(row["reward"])
     fewest = min(map(len, rewards.values()), default=0)
-    kept = [k for k in _numbers(ks) if k <= fewest]
+    kept = [k for k in ks if k <= fewest]
     count = max(len(rewards), 1)
     return {
         "problems": len(rewards),

@@ -13,7 +13,8 @@ a warm, confined interpreter; the expected outputs exist only in the trusted par
 CPython memory-safety bug is outside the model. See docs/grader.md.
 
 Where to look: `grader` (what callers use), `pool` and `sandbox` (servers and tiers), `confined/` (the code that runs
-inside the sandbox), `seccomp` (system calls), `comparison`, `extraction`, `cache`.
+inside the sandbox), `seccomp` (system calls), `planning` and `purity` (which programs may share a process),
+`comparison`, `extraction`, `cache`.
 """
 
 from maxk.verification.cache import VerdictCache

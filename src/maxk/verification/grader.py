@@ -20,6 +20,7 @@ from maxk.verification import pool, probe
 from maxk.verification.cache import VerdictCache
 from maxk.verification.comparison import outputs_match
 from maxk.verification.keys import Keys, policy_version
+from maxk.verification.planning import plan
 from maxk.verification.pool import Check, Job, Run, Server
 from maxk.verification.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, StartError, numpy_folder
 from maxk.verification.verdicts import (
@@ -195,7 +196,7 @@ class Grader:
             bait.judge()
 
     def _start(self, numpy: bool, tier: str = "") -> Server:
-        return Server(tier or self.tier, numpy, share=self.mode == "auto")
+        return Server(tier or self.tier, numpy)
 
     def _adopt(self, server: Server) -> None:
         server.process.wait_ready()
@@ -291,11 +292,16 @@ class _Grading:
             self._give(index, Verdict((UNPARSEABLE,) * len(submission.tests), (0.0,) * len(submission.tests)))
         else:
             numpy = "numpy" in submission.program and numpy_folder() is not None
-            job = Job(submission, submission.limits or self.grader.limits, key, [index], numpy)
-            job.statuses = [HARNESS_ERROR] * len(submission.tests)
+            how = plan(submission.program, share=self.grader.mode == "auto" and not numpy)
+            job = Job(submission, submission.limits or self.grader.limits, key, [index], numpy, how)
+            job.statuses = [RUNTIME_ERROR if how.broken else HARNESS_ERROR] * len(submission.tests)
             job.cpu_s = [0.0] * len(submission.tests)
-            self.open[key] = job
-            self.waiting[numpy].append(job)
+            if how.broken:
+                job.ran = True
+                self._finish_if_done(job)
+            else:
+                self.open[key] = job
+                self.waiting[numpy].append(job)
 
     def _give(self, index: int, verdict: Verdict) -> None:
         self.stats.submissions += 1
@@ -318,7 +324,7 @@ class _Grading:
             servers = self.grader._pool(numpy)
             for depth in range(1, _QUEUE_PER_SERVER + 1):
                 for server in servers:
-                    while queue and len(server.jobs) < depth:
+                    while queue and len(server.jobs) < (1 if queue[0].attempts else depth):
                         self._send(server, queue.popleft())
 
     def _send(self, server: Server, job: Job | Check) -> None:
@@ -343,15 +349,18 @@ class _Grading:
                 self._lost(server)
 
     def _lost(self, server: Server) -> None:
-        """A dead or stuck server: its jobs are done again once, then given up."""
-        for job in self.grader._replace(server):
-            job.attempts += 1
+        """A dead or stuck server: what it was running is done again once, then given up; what waited just goes on."""
+        jobs = self.grader._replace(server)
+        if jobs:
+            jobs[0].attempts += 1
+        for job in reversed(jobs):
             if job.attempts < _ATTEMPTS:
                 self.waiting[job.numpy].appendleft(job)
             elif isinstance(job, Check):
-                self._decided(job.job, job.test, HARNESS_ERROR)
+                self._decided(job, HARNESS_ERROR)
             else:
                 job.statuses[job.first :] = [HARNESS_ERROR] * job.tests
+                job.checks.clear()
                 job.ran = True
                 self._finish_if_done(job)
 
@@ -362,7 +371,8 @@ class _Grading:
         if isinstance(job, Check):
             accepted = run.outcome == pool.RAN and _accepts(run.output())
             run.release()
-            self._decided(job.job, job.test, PASSED if accepted else WRONG_ANSWER)
+            job.job.walled |= run.walled
+            self._decided(job, PASSED if accepted else WRONG_ANSWER)
             return
         if run.test >= 0 and job.again_from < 0:
             self._take_test(job, run)
@@ -393,21 +403,24 @@ class _Grading:
         stdin, expected = job.submission.tests[test]
         checker = job.submission.checker
         if isinstance(checker, CheckerProgram):
-            job.undecided += 1
-            self.waiting[False].appendleft(Check(job, test, output, job.limits, checker.source))
+            check = Check(job, test, output, job.limits, checker.source)
+            job.checks[test] = check
+            self.waiting[False].appendleft(check)
         elif checker is not None:
             job.statuses[test] = PASSED if _trusted(checker, stdin, expected, output) else WRONG_ANSWER
         else:
             same = outputs_match(output, expected, job.submission.strict_lines)
             job.statuses[test] = PASSED if same else WRONG_ANSWER
 
-    def _decided(self, job: Job, test: int, status: str) -> None:
-        job.statuses[test] = status
-        job.undecided -= 1
-        self._finish_if_done(job)
+    def _decided(self, check: Check, status: str) -> None:
+        job = check.job
+        if job.checks.get(check.test) is check:  # else the test has been run again since
+            job.statuses[check.test] = status
+            del job.checks[check.test]
+            self._finish_if_done(job)
 
     def _finish_if_done(self, job: Job) -> None:
-        if not job.ran or job.undecided > 0:
+        if not job.ran or job.checks:
             return
         verdict = Verdict(tuple(job.statuses), tuple(job.cpu_s))
         self.open.pop(job.key, None)

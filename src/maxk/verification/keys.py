@@ -20,7 +20,7 @@ def policy_version() -> str:
     here = Path(__file__).parent
     for path in sorted([*here.glob("*.py"), *here.glob("confined/*.py")]):
         content = path.read_bytes()
-        digest.update(f"{path.name} {len(content)}\\n".encode() + content)
+        digest.update(f"{path.name} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:16]
 
 

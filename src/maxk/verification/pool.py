@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from maxk.verification.planning import Plan
 from maxk.verification.sandbox import ServerProcess, send_memory_file
 from maxk.verification.verdicts import Limits, Submission
 
@@ -38,10 +39,11 @@ class Job:
     key: bytes
     waiters: list[int]
     numpy: bool
+    plan: Plan
     statuses: list[str] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
     first: int = 0  # test its current run starts at
-    undecided: int = 0  # tests still waiting for a checker program
+    checks: dict[int, Check] = field(default_factory=dict)  # tests waiting for a checker program
     ran: bool = False
     attempts: int = 0
     walled: bool = False  # stopped by the wall clock: depends on the machine's load, so never stored
@@ -73,8 +75,8 @@ class Server:
 
     _ids = 0
 
-    def __init__(self, tier: str, numpy: bool, share: bool) -> None:
-        self.tier, self.numpy, self.share = tier, numpy, share
+    def __init__(self, tier: str, numpy: bool) -> None:
+        self.tier, self.numpy = tier, numpy
         self.jobs: dict[int, Job | Check] = {}
         self.heard = time.monotonic()
         self.process = ServerProcess(tier, numpy)
@@ -97,12 +99,12 @@ class Server:
         numbers = (limits.cpu_s, limits.wall, limits.total, limits.memory_mb << 20, limits.output_bytes)
         if isinstance(job, Job):
             inputs = [stdin.encode(errors="surrogatepass") for stdin, _ in job.submission.tests[job.first :]]
-            share = self.share and not job.alone and not self.numpy and len(inputs) <= _SHARED_TESTS
-            return job_id, job.submission.program, inputs, share, job.attempts > 0, numbers, {}, []
+            shared = job.plan.shared and not job.alone and len(inputs) <= _SHARED_TESTS
+            return job_id, job.submission.program, job.plan.code, shared, inputs, numbers, {}, []
         stdin, expected = job.job.submission.tests[job.test]
         contents = [stdin.encode(errors="surrogatepass"), expected.encode(errors="surrogatepass"), job.output]
         files = dict(zip(CHECKER_FILES, contents, strict=True))
-        return job_id, job.source, [b""], False, job.attempts > 0, numbers, files, CHECKER_FILES
+        return job_id, job.source, b"", False, [b""], numbers, files, CHECKER_FILES
 
     def receive(self) -> list[Run]:
         """Results in one packet; raises OSError or ValueError when the server is gone or makes no sense."""

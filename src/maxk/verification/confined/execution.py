@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from struct import Struct
 
 from maxk.verification.confined.confinement import CpuTimer, SeccompFilter, SystemCall
-from maxk.verification.confined.planning import COMPILE_ERRORS, compile_program
 
 EXIT_MEMORY = 251  # exit status of a child whose program ended by MemoryError
 RECORD = Struct("=BQQ")  # of one shared execution: how it ended, CPU ns so far, bytes of output so far
@@ -165,10 +164,10 @@ class SingleRun:
 
     def _compiled(self) -> types.CodeType:
         try:
-            return compile_program(self.source)
+            return compile(self.source, "main.py", "exec", dont_inherit=True)
         except MemoryError:
             os._exit(EXIT_MEMORY)
-        except (*COMPILE_ERRORS, RecursionError):
+        except Exception:  # whatever the source's fault is
             os._exit(1)
 
     def _finish(self, attempt: Attempt) -> int:
@@ -255,7 +254,7 @@ class SharedRuns:
 
     def _fresh_streams(self, data: bytes) -> None:
         raw = io.BytesIO(data)
-        raw.name = 0  # type: ignore[attr-defined]  # as of a stream over descriptor 0
+        raw.name = 0  # as of a stream over descriptor 0
         sys.stdin = text(io.BufferedReader(raw))
         sys.stdout = text(open(1, "wb", closefd=False))  # noqa: SIM115
         sys.stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115

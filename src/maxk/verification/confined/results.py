@@ -12,6 +12,7 @@ import fcntl
 import marshal
 import os
 import resource
+import types
 from struct import Struct
 from typing import Any
 
@@ -50,7 +51,8 @@ class Job:
     """One program and its inputs; the fields are those of the tuple the parent sends."""
 
     def __init__(self, packed: tuple[Any, ...]) -> None:
-        self.id, self.source, self.inputs, self.share, self.careful, limits, self.files, self.arguments = packed
+        self.id, self.source, code, self.shared, self.inputs, limits, self.files, self.arguments = packed
+        self.code: types.CodeType | None = marshal.loads(code) if code else None
         cpu_s, self.wall_s, total_cpu_s, self.memory_bytes, output_bytes = limits
         self.limits = Limits(cpu_s, total_cpu_s, output_bytes, address_space=0)
 

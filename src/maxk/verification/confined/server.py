@@ -55,7 +55,6 @@ from maxk.verification.confined.execution import (
     find_library_caches,
     text,
 )
-from maxk.verification.confined.planning import Plan, plan
 from maxk.verification.confined.results import (
     MEMORY_LIMIT,
     OUTPUT_LIMIT,
@@ -74,6 +73,7 @@ from maxk.verification.confined.results import (
 
 _READY = b"ready"
 _CHILD_SIGNAL = (signal.SIGCHLD,)
+_FRESH_BYTES = 4096  # neighbours for so long can only be in fresh memory
 _OPEN_FILES = 128
 _CPU_SIGNALS = (signal.SIGPROF, signal.SIGXCPU)
 _THREAD_STACK = 8 << 20  # what plain Python gives a thread; glibc would take the main stack's limit
@@ -97,6 +97,7 @@ class Server:
             self._confine(settings)
         self.idle_address_space = address_space_in_use()
         self.idle_peak = self._idle_peak()
+        self.filling: list[bytes] = []
 
     def _confine(self, settings: dict[str, Any]) -> None:
         """Puts the settings' restrictions on this process, and makes ready those of its children."""
@@ -131,36 +132,32 @@ class Server:
     def _run(self, job: Job) -> None:
         job.limits.address_space = self.idle_address_space + job.memory_bytes + _THREADS_ADDRESS_SPACE
         batch = Batch(self.control, job)
-        how = plan(job.source, job.share, job.careful)
-        if how.broken:
-            batch.add_rest(Result(RUNTIME_ERROR))
-        if how.shared:
-            self._shared(job, how, batch)
+        if job.shared and job.code is not None:
+            self._shared(job, job.code, batch)
         while batch.left:
             if batch.exhausted:
                 batch.add_rest(Result(UNTESTED))
             else:
-                self._single(job, how, batch)
+                self._single(job, batch)
 
-    def _single(self, job: Job, how: Plan, batch: Batch) -> None:
+    def _single(self, job: Job, batch: Batch) -> None:
         stdin, stdout = memory_file(job.inputs[batch.next]), memory_file()
         pid = fork()
         if pid == 0:
             self.confinement.enter(stdin, stdout)
-            raise _Child(SingleRun(how.code, job.source, job.limits, job.files, job.arguments))
+            raise _Child(SingleRun(job.code, job.source, job.limits, job.files, job.arguments))
         os.close(stdin)
         _, death = self._wait(pid, job)
         batch.add(self._judge(job, death, os.fstat(stdout).st_size), stdout)
 
-    def _shared(self, job: Job, how: Plan, batch: Batch) -> None:
+    def _shared(self, job: Job, code: types.CodeType, batch: Batch) -> None:
         """All inputs in one child; what does not end in order there is left to children of its own."""
         stdin, stdout = memory_file(), memory_file()
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # it holds all records, so nobody need read meanwhile
         pid = fork()
         if pid == 0:
             self.confinement.enter(stdin, stdout, keep=writer)
-            assert how.code is not None
-            raise _Child(SharedRuns(how.code, job.source, job.inputs, job.limits, writer))
+            raise _Child(SharedRuns(code, job.source, job.inputs, job.limits, writer))
         os.close(writer)
         os.close(stdin)
         report, death = self._wait(pid, job, reader)
@@ -261,6 +258,22 @@ def _prepare_interpreter(preload: list[str], paths: list[str]) -> None:
     atexit._clear()
 
 
+def _fill_holes() -> list[bytes]:
+    """Fills the small free gaps that importing left all over the heap; the result is to be kept.
+
+    What children and the server allocate later then lies together on fresh pages instead of touching (and, after a
+    fork, copying) a hundred old ones. Gaps of one size are full when new objects follow one another in memory.
+    """
+    kept = []
+    for size in range(16, 513, 16):
+        length, run, last = size - sys.getsizeof(b""), 0, 0
+        while length >= 0 and run < _FRESH_BYTES // size:
+            kept.append(bytes(length))
+            run = run + 1 if id(kept[-1]) - last == size else 0
+            last = id(kept[-1])
+    return kept
+
+
 def _start() -> Server:
     death_with_parent()()
     control = _socket.socket(fileno=int(sys.argv[1]))
@@ -272,6 +285,7 @@ def _start() -> Server:
     del sys.path[0]  # where these modules are
     sys.argv = ["main.py"]
     gc.collect()
+    server.filling = _fill_holes()
     gc.freeze()
     return server
 

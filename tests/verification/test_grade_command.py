@@ -1,0 +1,102 @@
+"""`maxk grade` on plain JSON lines."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from maxk.errors import UserError
+from maxk.stages import grade
+
+PROBLEMS = [
+    {"problem_id": "double", "tests": [{"stdin": "2", "expected": "4"}, {"stdin": "5", "expected": "10"}]},
+    {"problem_id": "any", "tests": [{"stdin": "", "expected": "1 2"}], "time_limit_s": 0.5,
+     "checker": "import sys\na, b = [sorted(open(p).read().split()) for p in sys.argv[2:]]\nprint(int(a == b))"},
+]  # fmt: skip
+SAMPLES = [
+    {"problem_id": "double", "completion": "```python\nprint(int(input()) * 2)\n```"},
+    {"problem_id": "double", "completion": "```python\nprint(4)\n```"},
+    {"problem_id": "double", "completion": "I do not know."},
+    {"problem_id": "any", "program": "print(2, 1)"},
+    {"problem_id": "any", "program": "print(2)"},
+    {"problem_id": "any", "program": "while True: pass"},
+]
+
+
+def write(path: Path, rows: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def run(*arguments: object) -> int:
+    parser = argparse.ArgumentParser()
+    grade.register_parser(parser.add_subparsers())
+    args = parser.parse_args(["grade", *map(str, arguments)])
+    return args.run(args)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    return write(tmp_path / "problems.jsonl", PROBLEMS), write(tmp_path / "samples.jsonl", SAMPLES)
+
+
+def test_verdicts_and_summary(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    run(*files, "--k", "1,2,3,9")
+    rows = [json.loads(line) for line in files[1].with_suffix(".verdicts.jsonl").read_text().splitlines()]
+    assert [(row["sample"], row["reward"]) for row in rows] == [
+        (0, 1.0),
+        (1, 0.5),
+        (2, 0.0),
+        (3, 1.0),
+        (4, 0.0),
+        (5, 0.0),
+    ]
+    assert rows[2]["statuses"] == ["unparseable"] * 2
+    assert rows[5]["statuses"] == ["time_limit"]
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["max@k"] == pytest.approx({"1": (0.5 + 1 / 3) / 2, "2": (5 / 6 + 2 / 3) / 2, "3": 1.0})
+    assert summary["pass@k"] == pytest.approx({"1": 1 / 3, "2": 2 / 3, "3": 1.0})
+
+
+def test_a_stopped_run_goes_on_where_it_ended(files: tuple[Path, Path]) -> None:
+    run(*files)
+    output = files[1].with_suffix(".verdicts.jsonl")
+    whole = [json.loads(line) for line in output.read_text().splitlines()]
+    lines = output.read_text().splitlines(keepends=True)
+    output.write_text("".join(lines[:2]) + lines[2][:10])  # killed while writing the third
+    run(*files)
+    again = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(row["sample"], row["statuses"]) for row in again] == [(row["sample"], row["statuses"]) for row in whole]
+    before = output.read_text()
+    run(*files)
+    assert output.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("problems", "samples", "message"),
+    [
+        ([{"problem_id": "a", "tests": []}], [], "no tests"),
+        ([{"tests": []}], [], "needs problem_id"),
+        (PROBLEMS[:1] * 2, [], "stands twice"),
+        (PROBLEMS, [{"problem_id": "x", "program": ""}], "no problem 'x'"),
+        (PROBLEMS, [{"problem_id": "any"}], "neither completion nor program"),
+        ([[1]], [], "not a JSON object"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, problems: list, samples: list, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run(write(tmp_path / "p.jsonl", problems), write(tmp_path / "s.jsonl", samples))
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path]) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        run(tmp_path / "missing.jsonl", files[1])
+    files[1].write_text("{not json\n")
+    with pytest.raises(UserError, match="not JSON lines"):
+        run(*files)
+    write(files[1], SAMPLES)
+    with pytest.raises(UserError, match="--k"):
+        run(*files, "--k", "one")
