@@ -31,6 +31,8 @@ STAGES = (
     "compare",
     "figure",
     "show",
+    "inspect",
+    "plan",
 )
 
 

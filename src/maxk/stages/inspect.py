@@ -1,0 +1,82 @@
+"""`maxk inspect DATASET`: what a prepared dataset is like, and what is suspect about it (`maxk.reporting.inspection`).
+
+maxk inspect mbpp --config results/mini/config.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from maxk import config as configuration
+from maxk import files
+from maxk.config import Config, HubBase
+from maxk.errors import UserError
+from maxk.paths import BASE
+from maxk.records import Problem
+
+
+def register_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("inspect", help="show what a prepared dataset is like")
+    parser.add_argument("dataset", help="a key of `datasets`")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from maxk import prompts
+    from maxk.reporting import inspection
+
+    config = configuration.load(args.config)
+    name = args.dataset
+    if name not in config.datasets:
+        raise UserError(f"inspect: no dataset {name!r}; known: {', '.join(config.datasets)}")
+    splits = {split: _problems(config, name, split) for split in ("train", "test") if config.datasets[name].has(split)}
+    tokenizer = _tokenizer(config)
+    prompt = config.prompt if tokenizer else config.prompt.model_copy(update={"chat": False})
+
+    def render(statement: str) -> str:
+        return prompts.render(statement, prompt, tokenizer)
+
+    length: Callable[[str], int] = (lambda text: len(tokenizer(text)["input_ids"])) if tokenizer else len
+    report = inspection.lines(
+        name,
+        splits,
+        files.read_json(config.layout.funnel(name)),
+        {source: _problems(config, source, "train") for source in _trained_on(config, name)},
+        render,
+        ("tokens" if tokenizer else "characters (the tokenizer of the base policy is not at hand)", length),
+    )
+    print(*report, sep="\n")
+
+
+def _problems(config: Config, name: str, split: str) -> list[Problem]:
+    path = config.layout.problems(name)
+    if not Path(path).exists():
+        raise UserError(f"{path}: no such file; run `maxk prepare {name}`")
+    return files.read_problems(path, split)
+
+
+def _trained_on(config: Config, name: str) -> list[str]:
+    """Datasets with train problems that are prepared, this one first."""
+    others = [other for other in config.training.datasets if other != name]
+    with_train = [one for one in [name, *others] if config.datasets[one].has("train")]
+    return [one for one in with_train if Path(config.layout.problems(one)).exists()]
+
+
+def _tokenizer(config: Config) -> Any:
+    """The base policy's tokenizer; None where it is not made or fetched yet."""
+    from transformers import AutoTokenizer
+
+    path = config.layout.policy(BASE)
+    model, revision = None, None
+    if Path(path).exists():
+        policy = files.read_policy(path)
+        model, revision = policy.model, policy.revision
+    elif isinstance(config.base, HubBase):
+        model, revision = config.base.model, config.base.revision
+    try:
+        return AutoTokenizer.from_pretrained(model, revision=revision) if model else None
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,32 @@
+"""`maxk plan [CONFIGFILE …]`: what an experiment will take, before anything runs.
+
+maxk plan                         # the default experiment
+maxk plan config/paper.yaml       # laid over it, as by `snakemake --configfile`
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from maxk import config as configuration
+
+
+def register_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("plan", help="jobs, GPU-hours, samples, test runs and disk of an experiment")
+    parser.add_argument("configfiles", nargs="*", metavar="CONFIGFILE", help="laid over the default experiment")
+    parser.add_argument("--config", default="config/config.yaml", help="the default experiment")
+    parser.add_argument("--rates", default="config/rates.yaml", help="measured rates")
+    parser.add_argument("--profile", help="a profile of the rates; by default that of the base model")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from maxk.reporting import plan
+
+    content = configuration.read_yaml(args.config)
+    for path in args.configfiles:
+        content = configuration.overlay(content, configuration.read_yaml(path))
+    config = configuration.parse(content)
+    rates = plan.read_rates(args.rates)
+    print(*plan.lines(config, rates, plan.choose(rates, config, args.profile)), sep="\n")
