@@ -190,9 +190,9 @@ def test_other_limits_of_one_submission(grader: Grader) -> None:
 def test_huge_input_and_many_tests(grader: Grader) -> None:
     data = "7 " * 3_000_000
     assert status(grader, "print(len(input()))", data, str(len(data))) == "passed"
-    tests = [(str(i), str(i)) for i in range(2500)]
-    for head in ("", "import os\n"):
-        [verdict] = grader.grade([(head + ECHO, tests)])
+    tests = [(str(i), str(i)) for i in range(1900)]
+    forked = "import os\nos.getpid()\n" + ECHO  # not provably state-free
+    for verdict in grader.grade([(ECHO, tests), (forked, tests[:300])]):
         assert verdict.reward == 1.0
 
 

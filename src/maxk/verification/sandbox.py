@@ -51,11 +51,12 @@ _PRELOAD = """
 """.split()
 # Without a file system nothing can be imported later.
 _PRELOAD_WITHOUT_FILES = """
-    argparse ast asyncio base64 binascii calendar cProfile codecs colorsys concurrent.futures.thread csv ctypes difflib
-    dis encodings.idna errno fileinput getopt gettext hashlib hmac html inspect ipaddress keyword linecache locale
-    logging mmap multiprocessing pathlib pickle pprint profile pstats reprlib sched secrets select selectors shlex shutil
-    signal site socket stat struct subprocess tempfile textwrap timeit token tokenize traceback unicodedata unittest uuid
-    warnings weakref zlib zoneinfo collections.abc graphlib contextvars
+    argparse ast asyncio base64 binascii calendar cProfile codecs colorsys concurrent.futures.thread csv ctypes
+    difflib dis encodings.idna errno fileinput getopt gettext hashlib hmac html inspect ipaddress keyword
+    linecache locale logging mmap multiprocessing pathlib pickle pprint profile pstats reprlib sched secrets
+    select selectors shlex shutil signal site socket stat struct subprocess tempfile textwrap timeit token
+    tokenize traceback unicodedata unittest uuid warnings weakref zlib zoneinfo collections.abc graphlib
+    contextvars
 """.split()
 
 
