@@ -131,7 +131,7 @@ class Batch:
         first = self.next - len(self._results)
         head = HEADER.pack(self.job.id, first, len(self._results), shared, not self.left)
         rights = (_SOL_SOCKET, _SCM_RIGHTS, array.array("i", self._files))
-        self.control.sendmsg([head, *(result.pack() for result in self._results)], [rights])
+        self.control.sendmsg([head + b"".join(result.pack() for result in self._results)], [rights])
         self._close()
 
     def _close(self) -> None:
