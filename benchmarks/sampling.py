@@ -66,13 +66,17 @@ def ours(backend: TransformersBackend, requests: list[Request]) -> int:
     return sum(c.n_tokens for _, completions in backend.sample(requests) for c in completions)
 
 
+def batches_of(backend: TransformersBackend, requests: list[Request]) -> Iterator[list[Request]]:
+    return backend.batches(requests, sampling.encode(requests, backend.tokenizer, backend.config, None))
+
+
 @torch.inference_mode()
 def bare(backend: TransformersBackend, requests: list[Request]) -> int:
     """A loop over `generate` in our batches."""
     tokens = 0
-    for batch in backend._batches(requests):
+    for batch in batches_of(backend, requests):
         repeated = [r.prompt for r in batch for _ in range(r.count)]
-        inputs = backend.tokenizer(repeated, return_tensors="pt", padding=True)
+        inputs = backend.tokenizer(repeated, return_tensors="pt", padding=True, padding_side="left")
         output = backend.model.generate(
             **inputs,
             max_new_tokens=backend.config.max_tokens,
@@ -111,7 +115,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         model = arguments.model or made(Path(folder))
         backend = TransformersBackend(Policy("base", "Base model", model), config.sampling)
-    batches = len(list(backend._batches(requests)))
+    batches = len(list(batches_of(backend, requests)))
     print(f"{PROBLEMS} problems × {config.sampling.n} samples in {batches} batches, medians of {REPEATS}, one thread")
     fast, slow = map(statistics.median, zip(*rates(backend, requests), strict=True))
     print(f"backend             {fast:10,.0f} tokens per CPU-second")

@@ -390,10 +390,25 @@ class Objective(BaseModel):
 
 
 # ------------------------------------------------------------------------------------------------ evaluation
+class Vllm(Section):
+    """The vLLM backend's engine (docs/sampling.md). Several GPUs: `sampling.shards` jobs, or `tensor_parallel`."""
+
+    tensor_parallel: Count = Field(1, description="GPUs that hold one copy of the model.")
+    gpu_memory_utilization: float = Field(0.9, gt=0, le=1, description="Share of a GPU's memory for weights and cache.")
+    max_model_len: Count | None = Field(
+        None, description="Longest prompt and completion together, in tokens; by default what the model states."
+    )
+    max_num_seqs: Count = Field(1024, description="Samples generated at once.")
+    enforce_eager: bool = Field(False, description="Do not compile the model: starts sooner, samples slower.")
+    entropy_top_k: Count = Field(
+        20, description="Likeliest tokens that `entropy` tells apart; all others count as one (a lower bound)."
+    )
+
+
 class Sampling(Section):
     """Evaluation samples (paper, Appendix C.1)."""
 
-    backend: Literal["transformers"] = Field("transformers", description="What generates.")
+    backend: Literal["transformers", "vllm"] = Field("transformers", description="`vllm` needs the extra `vllm`.")
     n: Count = Field(256, description="Completions a problem (paper: 256).")
     max_tokens: Count = Field(256, description="Token limit of a completion.")
     temperature: Positive = 1.0
@@ -408,7 +423,14 @@ class Sampling(Section):
     )
     entropy: bool = Field(True, description="Keep each completion's mean token entropy (Figure 2).")
     shards: Count = Field(1, description="Jobs a policy: each takes its share of every dataset's problems.")
+    vllm: Vllm = Vllm()
     seed: int = 0
+
+    @property
+    def semantics(self) -> dict[str, Any]:
+        """What can change a sample: how many are generated at once, and on how many GPUs, is left out."""
+        execution = set(Vllm.model_fields) - {"entropy_top_k"}
+        return self.model_dump(exclude={"shards": True, "batch_tokens": True, "vllm": execution})
 
 
 class Verification(Section):
@@ -570,8 +592,7 @@ class Config(Section):
                 "verification": self.verification.semantics,
             }
         elif stage == "sample":
-            sampling = self.sampling.model_dump(exclude={"shards", "batch_tokens"})
-            parts = {"sampling": sampling, "prompt": self.prompt.model_dump()}
+            parts = {"sampling": self.sampling.semantics, "prompt": self.prompt.model_dump()}
         elif stage == "verify":
             parts = {"verification": self.verification.semantics}
         elif stage == "score":
@@ -733,6 +754,7 @@ def _section_title(name: str) -> str:
         "TokenLimit": "`datasets.NAME.length`",
         "HubCopy": "`datasets.NAME.without`",
         "Objective": "`objectives.NAME`",
+        "Vllm": "`sampling.vllm`",
     }
     return titles.get(name, f"`{name.lower()}`")
 

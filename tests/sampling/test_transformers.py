@@ -31,6 +31,10 @@ def backend_of(base_model: str, config: Sampling) -> TransformersBackend:
     return TransformersBackend(Policy("base", "Base model", base_model), config)
 
 
+def ids_of(backend: TransformersBackend, requests: list[Request]) -> dict[str, list[int]]:
+    return sampling.encode(requests, backend.tokenizer, backend.config, None)
+
+
 def drawn(base_model: str, config: Sampling, requests: list[Request]) -> dict[tuple[str, int], list[Completion]]:
     backend = backend_of(base_model, config)
     return {(r.problem_id, r.first): completions for r, completions in backend.sample(requests)}
@@ -86,21 +90,21 @@ def test_another_seed_gives_other_samples(base_model: str, requests: list[Reques
 
 def test_batches_fall_in_length_and_keep_the_budget(base_model: str, requests: list[Request]) -> None:
     backend = backend_of(base_model, CONFIG.model_copy(update={"batch_tokens": 300}))
-    length = {prompt: len(backend.tokenizer(prompt)["input_ids"]) for prompt in PROMPTS}
-    batches = list(backend._batches(requests))
+    prompts = ids_of(backend, requests)
+    batches = list(backend.batches(requests, prompts))
     assert sorted(r.seed for batch in batches for r in batch) == sorted(r.seed for r in requests)
-    lengths = [length[r.prompt] for batch in batches for r in batch]
+    lengths = [len(prompts[r.prompt]) for batch in batches for r in batch]
     assert lengths == sorted(lengths, reverse=True)
     assert len(batches) > 1
     for batch in batches:
-        assert len(batch) == 1 or sum(r.count * (length[r.prompt] + CONFIG.max_tokens) for r in batch) <= 300
+        assert len(batch) == 1 or sum(r.count * (len(prompts[r.prompt]) + CONFIG.max_tokens) for r in batch) <= 300
 
 
 @torch.no_grad()
 def test_every_token_is_what_a_plain_forward_pass_gives(base_model: str, requests: list[Request]) -> None:
     """Merged rows, cache, padding and early ends against one whole forward pass a token, and the entropy likewise."""
     backend = backend_of(base_model, CONFIG.model_copy(update={"temperature": 1.3, "top_p": 0.95}))
-    tokens, entropies = backend._generate(requests)
+    tokens, entropies = backend.generate(requests, ids_of(backend, requests))
     samples = [(r, i) for r in requests for i in range(r.count)]
     for (request, i), got, entropy in zip(samples, tokens.tolist(), entropies.tolist(), strict=True):
         ids = backend.tokenizer(request.prompt)["input_ids"]
@@ -126,7 +130,7 @@ def test_equal_prefixes_are_computed_once(base_model: str, requests: list[Reques
         return forward(**kwargs)
 
     backend.model.forward = counted
-    tokens, _ = backend._generate(requests)
+    tokens, _ = backend.generate(requests, ids_of(backend, requests))
     owner = [r.prompt for r in requests for _ in range(r.count)]
     for step, width in enumerate(rows):
         going_on = [(o, *t[:step]) for o, t in zip(owner, tokens.tolist(), strict=True)]
@@ -195,7 +199,8 @@ def test_first_tokens_follow_the_models_distribution(base_model: str) -> None:
     """Sampling is exact: a chi-squared test of first tokens, at temperature and in the nucleus."""
     config = Sampling(n=6000, chunk=6000, max_tokens=1, temperature=1.5, top_p=0.9)
     backend = backend_of(base_model, config)
-    tokens, _ = backend._generate([Request("p", PROMPTS[0], 0, 6000, seed=7)])
+    request = Request("p", PROMPTS[0], 0, 6000, seed=7)
+    tokens, _ = backend.generate([request], ids_of(backend, [request]))
     ids = backend.tokenizer(PROMPTS[0], return_tensors="pt")["input_ids"]
     p = nucleus((backend.model(ids).logits[0, -1] / 1.5).softmax(-1), 0.9)
     counts = torch.bincount(tokens[:, 0], minlength=len(p))

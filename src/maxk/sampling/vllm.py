@@ -1,0 +1,176 @@
+"""Sampling with vLLM: one engine a job, fed request by request, so that its batch stays full until the last samples.
+
+*Seeds.* Every sample has a seed: vLLM counts up from the request's, which costs nothing that could be measured
+(docs/sampling.md). A job repeated on the same machine repeats its samples as far as vLLM's arithmetic does not depend
+on what shares a batch; in 16 bits it does.
+
+*Tokens and text.* Prompts go in as ids and completions come out as ids; both are made by the tokenizer and the stop
+tokens that the transformers backend uses, and nothing that a model folder recommends for sampling is applied.
+
+*Entropy.* vLLM gives the K likeliest tokens' log-probabilities (`vllm.entropy_top_k`), no distribution. What is kept is
+the entropy of the distribution in which all other tokens are one: a lower bound, at most m · log(V − K) nats too low
+where they hold the mass m.
+
+*Weights.* Before it samples, the engine scores a prompt and a program; `transformers` scores them with the policy's
+weights on the CPU; the mean difference of their tokens' log-probabilities must stay below `TOLERANCE`. A wrong folder,
+adapters not merged, or a model that vLLM reads otherwise show; a difference between two checkpoints that is smaller
+than rounding does not.
+
+Data parallelism is `sampling.shards`: jobs with a GPU each, as vLLM's own is for its server only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from maxk import sampling
+from maxk.config import Sampling
+from maxk.errors import UserError
+from maxk.records import Policy
+from maxk.sampling import Completion, Request
+
+PROGRAM = "n = int(input())\nprint(sum(range(n + 1)))\n"  # scored behind a prompt to compare weights
+TOLERANCE = {"float32": 0.001, "bfloat16": 0.1, "float16": 0.03}  # mean nats a token; docs/sampling.md has measurements
+SCORED_TOKENS = 512  # the prompt's last ones: enough to compare by, and little for a CPU
+
+
+class VllmBackend:
+    """Starts the engine and compares its weights with the policy's. The engine ends with the process."""
+
+    def __init__(self, policy: Policy, config: Sampling) -> None:
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+        from transformers import AutoTokenizer
+        from vllm.platforms import current_platform  # type: ignore[import-not-found]
+
+        from vllm import EngineArgs, LLMEngine  # type: ignore[import-not-found]
+
+        self.policy, self.config = policy, config
+        self.tokenizer = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision)
+        self.stop_tokens = sampling.stop_tokens(policy, self.tokenizer, config)
+        self.dtype = sampling.dtype_of(config, on_gpu=current_platform.device_type != "cpu")
+        self.engine = LLMEngine.from_engine_args(
+            EngineArgs(
+                model=policy.model,
+                revision=policy.revision,
+                skip_tokenizer_init=True,
+                dtype=self.dtype,
+                tensor_parallel_size=config.vllm.tensor_parallel,
+                gpu_memory_utilization=config.vllm.gpu_memory_utilization,
+                max_model_len=config.vllm.max_model_len,
+                max_num_seqs=config.vllm.max_num_seqs,
+                enforce_eager=config.vllm.enforce_eager,
+                max_logprobs=config.vllm.entropy_top_k,
+                logprobs_mode="processed_logprobs" if config.entropy else "raw_logprobs",
+                disable_log_stats=True,
+            )
+        )
+        self.facts: dict[str, str | float] = {"device": current_platform.device_type, "dtype": self.dtype}
+
+    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
+        """Yields every request with its completions, as they end."""
+        prompts = sampling.encode(requests, self.tokenizer, self.config, self.engine.model_config.max_model_len)
+        self.facts["weights_gap"] = self._checked_weights(prompts[requests[0].prompt])
+        by_id = {str(i): request for i, request in enumerate(requests)}
+        jobs = ((name, prompts[r.prompt], self._parameters(r)) for name, r in by_id.items())
+        for output in self._run(jobs):
+            request = by_id[output.request_id]
+            yield request, list(self._completions(sorted(output.outputs, key=lambda one: one.index)))
+
+    def _run(self, jobs: Iterator[tuple[str, list[int], Any]]) -> Iterator[Any]:
+        """Outputs of jobs (name, prompt, parameters); twice as many samples as run at once are handed in."""
+        waiting = 0
+        for name, prompt, parameters in jobs:
+            self.engine.add_request(name, {"prompt_token_ids": prompt}, parameters)
+            waiting += parameters.n
+            while waiting >= 2 * self.config.vllm.max_num_seqs:
+                for output in self._finished():
+                    waiting -= len(output.outputs)
+                    yield output
+        while self.engine.has_unfinished_requests():
+            yield from self._finished()
+
+    def _finished(self) -> list[Any]:
+        return [output for output in self.engine.step() if output.finished]
+
+    def _parameters(self, request: Request) -> Any:
+        from vllm.sampling_params import RequestOutputKind  # type: ignore[import-not-found]
+
+        from vllm import SamplingParams
+
+        return SamplingParams(
+            n=request.count,
+            seed=request.seed,
+            temperature=self.config.temperature,
+            top_p=self.config.top_p,
+            max_tokens=self.config.max_tokens,
+            stop_token_ids=self.stop_tokens,
+            ignore_eos=True,  # the ends of sequence are among the stop tokens
+            detokenize=False,
+            logprobs=self.config.vllm.entropy_top_k if self.config.entropy else None,
+            flat_logprobs=True,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+    def _completions(self, outputs: Sequence[Any]) -> Iterator[Completion]:
+        for output in outputs:
+            if output.finish_reason not in ("stop", "length"):
+                raise UserError(f"vLLM gave up a completion of {self.policy.name}: {output.finish_reason}")
+        entropies = [self._entropy(output.logprobs) if self.config.entropy else None for output in outputs]
+        return sampling.completions([o.token_ids for o in outputs], entropies, self.stop_tokens, self.tokenizer)
+
+    def _entropy(self, logprobs: Any) -> float:
+        """Mean over the tokens; each has the drawn token's log-probability, then those of the K likeliest."""
+        likeliest = np.array(logprobs.logprobs).reshape(len(logprobs), -1)[:, 1:]
+        return float(grouped_entropy(likeliest).mean())
+
+    # ---------------------------------------------------------------------------------------------- weights
+    def _checked_weights(self, prompt: list[int]) -> float:
+        gap = self.weights_gap(self.policy, prompt)
+        if not gap <= TOLERANCE[self.dtype]:
+            raise UserError(
+                f"{self.policy.name}: vLLM's log-probabilities differ from those of the weights in {self.policy.model} "
+                f"by {gap:.3g} nats a token (allowed in {self.dtype}: {TOLERANCE[self.dtype]}); "
+                "it does not sample from this policy"
+            )
+        return gap
+
+    def weights_gap(self, policy: Policy, prompt: list[int]) -> float:
+        """Mean absolute difference between the engine's log-probabilities of a text's tokens and `policy`'s."""
+        program = self.tokenizer(PROGRAM, add_special_tokens=False)["input_ids"]
+        ids = [*prompt, *program][-SCORED_TOKENS:]
+        return float(np.abs(self._scores(ids) - reference_scores(policy, ids, self.dtype)).mean())
+
+    def _scores(self, ids: list[int]) -> np.ndarray:
+        """The engine's log-probability of every token but the first."""
+        from vllm import SamplingParams
+
+        parameters = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
+        [output] = self._run(iter([("weights", ids, parameters)]))
+        return np.array([at[token].logprob for token, at in zip(ids[1:], output.prompt_logprobs[1:], strict=True)])
+
+
+def reference_scores(policy: Policy, ids: Sequence[int], dtype: str) -> np.ndarray:
+    """The same by `transformers` on the CPU. The model is dropped afterwards."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(policy.model, revision=policy.revision, dtype=dtype).eval()
+    tokens = torch.tensor([ids])
+    with torch.inference_mode():
+        log_p = model(tokens).logits[0, :-1].float().log_softmax(-1)
+    scores: np.ndarray = log_p.gather(1, tokens[0, 1:, None])[:, 0].numpy()
+    return scores
+
+
+def grouped_entropy(log_p: np.ndarray) -> np.ndarray:
+    """Entropy in nats of [tokens, K] log-probabilities, with the mass they leave as one more outcome."""
+    p = np.exp(log_p)
+    rest = np.clip(1 - p.sum(1, keepdims=True), 0, 1)
+    outcomes = np.concatenate([p, rest], axis=1)
+    logs = np.log(outcomes, where=outcomes > 0, out=np.zeros_like(outcomes))
+    entropies: np.ndarray = -(outcomes * logs).sum(1)
+    return entropies

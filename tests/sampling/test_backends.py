@@ -1,0 +1,94 @@
+"""What all backends share, and those parts of the vLLM backend that need no vLLM (`make test-vllm` runs the rest)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from maxk import sampling
+from maxk.config import Sampling
+from maxk.errors import UserError
+from maxk.records import Policy
+from maxk.sampling import Completion, Request
+from maxk.sampling.vllm import grouped_entropy
+from maxk.stages.sample import _refuse_repeats
+
+POLICY = Policy("base", "Base model", "nowhere")
+
+
+def request(prompt: str) -> Request:
+    return Request("p/0", prompt, 0, 4, seed=1)
+
+
+def test_vllm_is_never_replaced_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        UserError, match=r"sampling\.backend=vllm: vLLM is not installed here; pip install 'maxk\[vllm\]'"
+    ):
+        sampling.BACKENDS["vllm"](POLICY, Sampling(backend="vllm"))
+
+
+def test_grouped_entropy_bounds_the_entropy_from_below() -> None:
+    p = np.random.default_rng(0).dirichlet(np.full(300, 0.05), size=200)
+    p = -np.sort(-p, axis=1)
+    exact = -(p * np.log(p, where=p > 0, out=np.zeros_like(p))).sum(1)
+    before = np.zeros(len(p))
+    for k in (1, 5, 20, 300):
+        with np.errstate(divide="ignore"):
+            grouped = grouped_entropy(np.log(p[:, :k]))
+        rest = np.clip(1 - p[:, :k].sum(1), 0, 1)
+        assert (grouped <= exact + 1e-9).all()
+        assert (exact - grouped <= rest * np.log(max(300 - k, 1)) + 1e-9).all()
+        assert (grouped >= before - 1e-9).all()
+        before = grouped
+    np.testing.assert_allclose(before, exact, atol=1e-9)
+    assert grouped_entropy(np.log([[1.0]])) == 0
+
+
+def test_a_prompt_gets_one_beginning_of_sequence(base_model: str) -> None:
+    """Chat templates write the token; the tokenizer must not add another."""
+    calls = []
+
+    def tokenizer(prompt: str, add_special_tokens: bool) -> dict[str, list[int]]:
+        calls.append((prompt, add_special_tokens))
+        return {"input_ids": [1]}
+
+    tokenizer.bos_token = "<s>"
+    requests = [request("<s>user"), request("user"), request("user")]
+    sampling.encode(requests, tokenizer, Sampling(), None)
+    assert calls == [("<s>user", False), ("user", True)]
+    plain = AutoTokenizer.from_pretrained(base_model)
+    assert sampling.encode([request("sort up\n")], plain, Sampling(), None)["sort up\n"] == plain("sort up\n").input_ids
+
+
+def test_a_prompt_must_leave_room_for_the_completion(base_model: str) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(base_model)
+    length = len(tokenizer("sort up\n")["input_ids"])
+    config = Sampling(max_tokens=10)
+    sampling.encode([request("sort up\n")], tokenizer, config, length + 10)
+    with pytest.raises(UserError, match=f"p/0: a prompt of {length} tokens and sampling.max_tokens=10 exceed the"):
+        sampling.encode([request("sort up\n")], tokenizer, config, length + 9)
+
+
+def test_stop_tokens_are_the_policys_and_the_configs(base_model: str) -> None:
+    tokenizer, policy = AutoTokenizer.from_pretrained(base_model), Policy("base", "Base model", base_model)
+    assert sampling.stop_tokens(policy, tokenizer, Sampling()) == [tokenizer.eos_token_id]
+    more = sampling.stop_tokens(policy, tokenizer, Sampling(stop_tokens=("<unknown>",)))
+    assert more == sorted([tokenizer.eos_token_id, tokenizer.unk_token_id])
+    endless = SimpleNamespace(eos_token_id=None, get_vocab=dict)
+    with pytest.raises(UserError, match="names no end-of-sequence token"):
+        sampling.stop_tokens(POLICY, endless, Sampling())
+
+
+def test_a_chunk_drawn_twice_is_refused() -> None:
+    many, other, few = (
+        [Completion(f"{name}{i % distinct}", 1, "stop", None) for i in range(32)]
+        for name, distinct in (("a", 32), ("b", 32), ("a", 3))
+    )
+    _refuse_repeats(POLICY, "p/0", [many, other])
+    _refuse_repeats(POLICY, "p/0", [few, few])  # so few that chance can repeat them
+    with pytest.raises(UserError, match="base, p/0: a chunk of completions was drawn twice"):
+        _refuse_repeats(POLICY, "p/0", [many, other, many])

@@ -1,0 +1,217 @@
+"""The vLLM backend against what transformers computes from the same folder: `make test-vllm`.
+
+One engine serves all tests but the last, which runs the stage as the pipeline does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from scipy.stats import chisquare
+from transformers import AutoModelForCausalLM, AutoTokenizer, TopPLogitsWarper
+
+from maxk import config as configuration
+from maxk import files, sampling
+from maxk.config import Config, Sampling, Vllm
+from maxk.errors import UserError
+from maxk.records import SAMPLE, Policy, Problem, Test
+from maxk.sampling import Completion, Request
+from maxk.sampling.transformers import TransformersBackend
+from maxk.sampling.vllm import TOLERANCE, VllmBackend, grouped_entropy
+
+ENGINE = Vllm(gpu_memory_utilization=0.3, enforce_eager=True, max_num_seqs=128, entropy_top_k=20)
+CONFIG = Sampling(backend="vllm", n=8, chunk=4, max_tokens=20, vllm=ENGINE)
+PROBLEMS = [
+    Problem(f"p/{i}", "p", "test", statement, [Test("1", "1")])
+    for i, statement in enumerate(["sort up, total", "double, count all distinct values", "halve, show"])
+]
+PROMPTS = [f"{problem.statement}\n" for problem in PROBLEMS]
+REQUESTS = sampling.requests(PROBLEMS, PROMPTS, "base", CONFIG)
+
+
+@pytest.fixture(scope="module")
+def engine(policies: list[Policy]) -> Iterator[VllmBackend]:
+    made = VllmBackend(policies[0], CONFIG)
+    yield made
+    made.engine.engine_core.shutdown()
+
+
+@pytest.fixture
+def backend(engine: VllmBackend) -> Iterator[VllmBackend]:
+    """The engine; a test may change the settings of requests and the policy that it is taken for."""
+    config, policy = engine.config, engine.policy
+    yield engine
+    engine.config, engine.policy = config, policy
+
+
+@pytest.fixture(scope="module")
+def model(policies: list[Policy]) -> Any:
+    return AutoModelForCausalLM.from_pretrained(policies[0].model, dtype="float32").eval()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(policies: list[Policy]) -> Any:
+    return AutoTokenizer.from_pretrained(policies[0].model)
+
+
+def drawn(backend: sampling.Backend, requests: list[Request]) -> dict[tuple[str, int], list[Completion]]:
+    return {(r.problem_id, r.first): completions for r, completions in backend.sample(requests)}
+
+
+def table(completions: dict[tuple[str, int], list[Completion]]) -> pa.Table:
+    """As the stage writes them."""
+    rows = [(name, first + i, *c) for (name, first), one in completions.items() for i, c in enumerate(one)]
+    return pa.table(dict(zip(SAMPLE.names, map(list, zip(*rows, strict=True)), strict=True)), schema=SAMPLE)
+
+
+@torch.no_grad()
+def log_p(model: Any, ids: list[int]) -> torch.Tensor:
+    """Log-probabilities of the token after every position."""
+    return model(torch.tensor([ids])).logits[0].log_softmax(-1)
+
+
+def test_counts_and_schema_are_the_transformers_backends(backend: VllmBackend, policies: list[Policy]) -> None:
+    ours, theirs = drawn(backend, REQUESTS), drawn(TransformersBackend(policies[0], CONFIG), REQUESTS)
+    assert {key: len(one) for key, one in ours.items()} == {(r.problem_id, r.first): r.count for r in REQUESTS}
+    assert table(ours).schema == table(theirs).schema
+    assert table(ours).column("entropy").null_count == table(theirs).column("entropy").null_count == 0
+    assert backend.facts.keys() > TransformersBackend(policies[0], CONFIG).facts.keys()
+
+
+def test_tokens_finish_reasons_and_text(backend: VllmBackend, tokenizer: Any) -> None:
+    everything: list[Completion] = []
+    for max_tokens in (20, 4):
+        backend.config = CONFIG.model_copy(update={"max_tokens": max_tokens})
+        for completion in (c for one in drawn(backend, REQUESTS).values() for c in one):
+            everything.append(completion)
+            needed = len(tokenizer(completion.text, add_special_tokens=False)["input_ids"])
+            if completion.finish_reason == "stop":
+                assert needed + 1 <= completion.n_tokens <= max_tokens
+            else:
+                assert completion.n_tokens == max_tokens
+            assert "<" not in completion.text  # no special token
+    assert {c.finish_reason for c in everything} == {"stop", "length"}
+
+
+def test_seeds_repeat_and_company_does_not_matter(backend: VllmBackend) -> None:
+    first = drawn(backend, REQUESTS)
+    assert drawn(backend, REQUESTS[::-1]) == first
+    assert drawn(backend, REQUESTS[2:3])["p/1", 0] == first["p/1", 0]
+    assert [c.text for c in first["p/0", 0]] != [c.text for c in first["p/0", 4]]
+    other = sampling.requests(PROBLEMS, PROMPTS, "base", CONFIG.model_copy(update={"seed": 1}))
+    assert [c.text for c in drawn(backend, other)["p/0", 0]] != [c.text for c in first["p/0", 0]]
+
+
+def test_more_samples_than_the_engine_runs_at_once(backend: VllmBackend) -> None:
+    many = [Request(f"p/{i}", PROMPTS[0], 0, 60, seed=sampling.seed_of(i)) for i in range(10)]
+    assert sum(len(one) for one in drawn(backend, many).values()) == 600 > 4 * ENGINE.max_num_seqs
+
+
+def test_first_tokens_follow_the_distribution_of_transformers(backend: VllmBackend, model: Any, tokenizer: Any) -> None:
+    n = 4000
+    backend.config = CONFIG.model_copy(update={"max_tokens": 1, "temperature": 1.5, "top_p": 0.9, "entropy": False})
+    ids = tokenizer(PROMPTS[0])["input_ids"]
+    p = TopPLogitsWarper(0.9)(None, log_p(model, ids)[-1:] / 1.5).softmax(-1)[0]
+    jobs = [("first tokens", ids, backend._parameters(Request("p", PROMPTS[0], 0, n, seed=7)))]
+    [output] = backend._run(iter(jobs))
+    counts = torch.bincount(torch.tensor([o.token_ids[0] for o in output.outputs]), minlength=len(p))
+    assert counts.sum() == n
+    assert counts[p == 0].sum() <= 2  # where rounding puts the edge of the nucleus
+    often = p * n >= 5
+    assert often.sum() > 2
+    observed, expected = counts[often].double(), p[often].double() * n
+    assert chisquare(observed, expected * observed.sum() / expected.sum()).pvalue > 1e-4
+
+
+def test_low_temperature_is_greedy(backend: VllmBackend, model: Any, tokenizer: Any) -> None:
+    """At 0.01 a token 0.3 nats behind the likeliest is drawn once in 10^13; at 1 that is common."""
+    ids = tokenizer(PROMPTS[1])["input_ids"]
+
+    def furthest_behind(temperature: float) -> float:
+        backend.config = CONFIG.model_copy(update={"temperature": temperature})
+        [output] = backend._run(iter([("greedy", ids, backend._parameters(REQUESTS[2]))]))
+        return max(behind(list(one.token_ids)) for one in output.outputs)
+
+    def behind(tokens: list[int]) -> float:
+        at = log_p(model, ids + tokens)[len(ids) - 1 : -1]
+        return float((at.amax(-1) - at.gather(1, torch.tensor(tokens)[:, None])[:, 0]).max())
+
+    assert furthest_behind(0.01) < 0.3 < furthest_behind(1.0)
+
+
+def test_entropy_is_that_of_the_likeliest_and_the_rest(backend: VllmBackend, model: Any, tokenizer: Any) -> None:
+    prompts = sampling.encode(REQUESTS[:1], tokenizer, CONFIG, None)
+    [ids] = prompts.values()
+    [output] = backend._run(iter([("entropy", ids, backend._parameters(REQUESTS[0]))]))
+    for one, completion in zip(output.outputs, backend._completions(output.outputs), strict=True):
+        exact = log_p(model, [*ids, *one.token_ids])[len(ids) - 1 : -1].double()
+        grouped = grouped_entropy(exact.topk(ENGINE.entropy_top_k).values.numpy())
+        assert completion.entropy == pytest.approx(grouped.mean(), rel=1e-4)
+        assert completion.entropy <= float(torch.special.entr(exact.exp()).sum(-1).mean())
+
+
+def test_entropy_is_null_where_it_was_not_asked_for(backend: VllmBackend) -> None:
+    backend.config = CONFIG.model_copy(update={"entropy": False})
+    assert [c.entropy for c in drawn(backend, REQUESTS[:1])["p/0", 0]] == [None] * 4
+
+
+def test_swapped_weights_are_caught(backend: VllmBackend, policies: list[Policy], tokenizer: Any) -> None:
+    """The engine holds the first policy's weights; the same architecture and tokenizer with other weights show."""
+    own, other = (backend.weights_gap(policy, tokenizer(PROMPTS[0])["input_ids"]) for policy in policies)
+    assert own < TOLERANCE["float32"] / 10
+    assert other > 100 * TOLERANCE["float32"]
+    backend.policy = policies[1]
+    with pytest.raises(UserError, match="does not sample from this policy"):
+        drawn(backend, REQUESTS[:1])
+
+
+def test_a_prompt_too_long_for_the_model_is_named(backend: VllmBackend) -> None:
+    with pytest.raises(UserError, match=r"p/long: a prompt of \d+ tokens and sampling.max_tokens=20 exceed the 512"):
+        drawn(backend, [Request("p/long", "sort up, total\n" * 200, 0, 4, seed=1)])
+
+
+def test_an_unknown_finish_is_an_error(backend: VllmBackend) -> None:
+    class Aborted:
+        finish_reason, token_ids = "abort", ()
+
+    with pytest.raises(UserError, match="gave up a completion of base: abort"):
+        backend._completions([Aborted()])
+
+
+def test_the_stage_writes_what_the_pipeline_reads(
+    seconds: Config, policies: list[Policy], root: Path, tmp_path: Path
+) -> None:
+    changes = {
+        "base": {"source": "hub", "model": policies[0].model},
+        "sampling": {
+            "backend": "vllm",
+            "n": 16,
+            "max_tokens": 32,
+            "chunk": 8,
+            "shards": 1,
+            "vllm": ENGINE.model_dump(),
+        },
+        "tracking": {"enabled": False},
+    }
+    config = configuration.parse(configuration.overlay(seconds.model_dump(mode="json"), changes))
+    files.write_json(tmp_path / "config.json", config.model_dump(mode="json"))
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    for stage in ("track", "prepare pocket-contests", "prepare pocket-short", "base", "sample base"):
+        command = [sys.executable, "-m", "maxk", *stage.split(), "--config", "config.json"]
+        subprocess.run(command, cwd=tmp_path, check=True, env=environment)
+    path = tmp_path / config.layout.samples("base", "pocket-contests", 0)
+    samples = files.read_table(path, SAMPLE)
+    assert samples.num_rows == 3 * 16
+    assert np.isfinite(samples.column("entropy").to_numpy()).all()
+    recorded = files.read_provenance(path).environment
+    assert recorded["backend"] == "vllm"
+    assert recorded["weights_gap"] < TOLERANCE["float32"]
