@@ -103,7 +103,12 @@ def test_a_line_says_how_values_are_read_and_printed() -> None:
 
     plain = "Write a python function to remove first and last occurrence of a given character from the string."
     assert statement(io_format=False) == plain
-    assert statement() == f"{plain}\nInput: s (str), then ch (str); each on its own line. Output: str."
+    assert statement() == f"{plain}\nInput: s (str), then ch (str), each on its own line. Output: str."
+    asserted = [Call("f", ([[1, 2]],), [3]), Call("f", ([[1], [2]],), [4])]
+    assert calls.format_line(["rows"], asserted, "flat") == (
+        "Input: rows (int separated by spaces, one row a line). Output: int separated by spaces."
+    )
+    assert calls.format_line(["n"], [Call("f", (1,), True)], "flat") == "Input: n (int) on one line. Output: bool."
     assert statement(form="literal", same_types=False).endswith(
         "\nInput: s and ch, each a Python literal on its own line. Output: a Python literal."
     )

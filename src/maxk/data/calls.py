@@ -127,10 +127,16 @@ def _flat(value: Any) -> str:
 def format_line(parameters: Sequence[str], calls: Sequence[Call], form: str) -> str:
     """One line that says how the program reads its input and prints its output."""
     if form == "literal":
-        return f"Input: {_names(parameters)}, each a Python literal on its own line. Output: a Python literal."
+        inputs = (
+            f"{_names(parameters)}, each a Python literal"
+            if len(parameters) > 1
+            else f"{parameters[0]}, a Python literal"
+        )
+        return f"Input: {inputs} on its own line. Output: a Python literal."
     shown = [f"{name} ({_shape(types)})" for name, types in zip(parameters, argument_types(calls), strict=True)]
     outputs = _shape(sorted({type_name(call.value) for call in calls}))
-    return f"Input: {', then '.join(shown)}; each on its own line. Output: {outputs}."
+    place = ", each on its own line" if len(shown) > 1 else " on one line" if "one row a line" not in shown[0] else ""
+    return f"Input: {', then '.join(shown)}{place}. Output: {outputs}."
 
 
 def _names(names: Sequence[str]) -> str:
@@ -144,7 +150,7 @@ def _shape(types: Sequence[str]) -> str:
         return name
     items = " or ".join(sorted({item for item in ("bool", "float", "int", "str") if item in name}))
     two = any(kind.count("[") > 1 for kind in types)
-    return f"rows of {items}, one row a line, separated by spaces" if two else f"{items} separated by spaces"
+    return f"{items} separated by spaces" + (", one row a line" if two else "")
 
 
 # --------------------------------------------------------------------------------------------------- reference program

@@ -173,8 +173,9 @@ def _checked(candidates: Sequence[Candidate], solutions: int, judge: Judge, funn
     kept: list[Candidate | None] = [
         _confirmed(c, [next(statuses) for _ in c.solutions[:solutions]]) for c in candidates
     ]
-    funnel["generated_tests"] = sum(c.generated for c in candidates)
-    funnel["generated_tests_confirmed"] = sum(c.generated for c in kept if c is not None)
+    if generated := sum(candidate.generated for candidate in candidates):
+        funnel["generated_tests"] = generated
+        funnel["generated_tests_confirmed"] = sum(candidate.generated for candidate in kept if candidate is not None)
     paired = zip(kept, candidates, strict=True)
     confirmed = funnel.keep("confirmed_by_solutions", paired, lambda pair: pair[0] is not None, lambda p: _id_of(p[1]))
     return [candidate for candidate, _ in confirmed if candidate is not None]
