@@ -52,6 +52,9 @@ class Layout:
     def samples(self, policy: str, dataset: str, shard: int | str) -> str:
         return f"{self.root}/samples/{policy}/{dataset}/{shard}.parquet"
 
+    def prompts(self, policy: str, dataset: str, shard: int | str) -> str:
+        return f"{self.root}/samples/{policy}/{dataset}/{shard}.prompts.parquet"
+
     def verdicts(self, policy: str, dataset: str, shard: int | str) -> str:
         return f"{self.root}/verdicts/{policy}/{dataset}/{shard}.parquet"
 

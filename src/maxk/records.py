@@ -25,6 +25,7 @@ class Test(NamedTuple):
 
 Test.__test__ = False  # type: ignore[attr-defined]  # in spite of its name nothing for pytest
 
+
 @dataclass(frozen=True)
 class Problem:
     """One programming task.
@@ -104,6 +105,9 @@ SAMPLE = pa.schema(
         pa.field("entropy", pa.float32()),
     ]
 )
+
+# What a policy read, a row a problem: in a file beside the samples, since a column of theirs would repeat it n times.
+PROMPT = pa.schema([_required("problem_id", pa.string()), _required("prompt", pa.string())])
 
 # A verdict is not a reward: it keeps the status of every test, and `maxk.scoring` maps statuses to a reward.
 VERDICT = pa.schema(

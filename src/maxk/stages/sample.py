@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     problems = {name: shard_of(config, name, args.shard) for name in config.evaluated}
     with tracking.stage(config, "sample", policy=policy.name, shard=str(args.shard)) as run:
         run.params(config.settings("sample"))
-        completions, facts = _sample(config, policy, [p for share in problems.values() for p in share])
+        completions, facts = _sample(config, policy, [p for share in problems.values() for p in share], args.shard)
         for dataset, share in problems.items():
             _write(config, policy, dataset, args.shard, share, completions, facts)
         everything = [c for one in completions.values() for c in one]
@@ -57,7 +57,7 @@ def shard_of(config: Config, dataset: str, shard: int) -> list[Problem]:
 
 
 def _sample(
-    config: Config, policy: Policy, problems: list[Problem]
+    config: Config, policy: Policy, problems: list[Problem], shard: int
 ) -> tuple[dict[str, list[Any]], Mapping[str, str | float]]:
     """All completions of the problems, in sample order, by problem id; and what the backend tells of itself."""
     from transformers import AutoTokenizer
@@ -67,6 +67,7 @@ def _sample(
     environment.quiet_libraries()
     tokenizer = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision)
     rendered = [prompts.render(problem.statement, config.prompt, tokenizer) for problem in problems]
+    _write_prompts(config, policy, shard, problems, rendered)
     requests = sampling.requests(problems, rendered, policy.name, config.sampling)
     backend = sampling.BACKENDS[config.sampling.backend](policy, config.sampling)
     chunks: dict[str, dict[int, list[Any]]] = defaultdict(dict)
@@ -85,6 +86,15 @@ def _refuse_repeats(policy: Policy, problem_id: str, chunks: list[list[Any]]) ->
         raise UserError(
             f"{policy.name}, {problem_id}: a chunk of completions was drawn twice; seeds do not take effect"
         )
+
+
+def _write_prompts(config: Config, policy: Policy, shard: int, problems: list[Problem], rendered: list[str]) -> None:
+    """Stores what the policy reads, a dataset a file; before the samples, whose existence means completion."""
+    for dataset in config.evaluated:
+        pairs = [(p.problem_id, text) for p, text in zip(problems, rendered, strict=True) if p.dataset == dataset]
+        columns = {"problem_id": [problem_id for problem_id, _ in pairs], "prompt": [text for _, text in pairs]}
+        source = Provenance("sample", config.name, config.settings("sample"))
+        files.write_table(config.layout.prompts(policy.name, dataset, shard), columns, records.PROMPT, source)
 
 
 def _write(

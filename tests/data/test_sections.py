@@ -1,0 +1,61 @@
+"""Sections of benchmarks in the configuration: faults are named with the keys of their own source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from maxk import config as configuration
+from maxk.config import Config
+from maxk.errors import UserError
+
+
+def parse(defaults: dict, name: str = "mbpp", **section: Any) -> Config:
+    """The default experiment with one dataset, trained on."""
+    changes = {"name": "x", "datasets": {name: section}, "training": {"datasets": [name]}}
+    return configuration.parse(configuration.overlay(defaults, changes))
+
+
+def fault(defaults: dict, **section: Any) -> str:
+    with pytest.raises(UserError) as error:
+        parse(defaults, **section)
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def test_an_unknown_key_is_compared_with_those_of_its_source(defaults: dict) -> None:
+    message = fault(defaults, source="mbpp", from_="flat", train="all")
+    assert "datasets.mbpp.from_: unknown key (did you mean 'form'?)" in message
+    assert "same_types" in message
+    assert "transforms" not in message
+    assert "upstream_splits" not in message
+    assert "datasets.mbpp.length.token: unknown key (did you mean 'tokens'?)" in fault(
+        defaults, source="mbpp", train="all", length={"token": 3, "tokenizer": "x"}
+    )
+
+
+def test_faults_are_named(defaults: dict) -> None:
+    assert "'mbbp'" in fault(defaults, source="mbbp")
+    assert "datasets.mbpp.form" in fault(defaults, source="mbpp", form="json", train="all")
+    assert "train" in fault(defaults, source="mbpp", train="some")
+    assert "datasets.mbpp.location: missing" in fault(defaults, source="cure", train=3)
+    assert "train=0" in fault(defaults, source="mbpp")
+    assert "both `all`" in fault(defaults, source="code_contests", train="all")
+
+
+def test_a_dataset_says_which_splits_it_has(defaults: dict) -> None:
+    config = parse(defaults, source="mbpp", train="all")
+    dataset = config.datasets["mbpp"]
+    assert dataset.has("train")
+    assert dataset.has("test")
+    assert config.evaluated == ["mbpp"]
+    assert not configuration.MbppDataset(source="mbpp").has("train")
+
+
+def test_problems_depend_on_the_grader_where_it_checks_them(defaults: dict) -> None:
+    plain = parse(defaults, source="mbpp", train="all")
+    checked = parse(defaults, source="mbpp", train="all", check_solutions=1)
+    assert set(plain.settings("prepare", dataset="mbpp")) == {"dataset"}
+    assert set(checked.settings("prepare", dataset="mbpp")) == {"dataset", "verification"}

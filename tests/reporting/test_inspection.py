@@ -1,0 +1,77 @@
+"""What `maxk inspect` says of a dataset, on problems made here and on a prepared one."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from maxk import cli, files
+from maxk.config import Config
+from maxk.records import Problem, Provenance, Test
+from maxk.reporting import inspection
+
+
+def problem(name: str, *outputs: str, split: str = "test", statement: str = "") -> Problem:
+    tests = [Test(f"{i}\n", output) for i, output in enumerate(outputs)]
+    return Problem(f"d/{name}", "d", split, statement or f"Task {name}", tests)
+
+
+def report(train: list[Problem], test: list[Problem]) -> list[str]:
+    splits = {split: problems for split, problems in (("train", train), ("test", test)) if problems}
+    funnel = {"rows": 9, "with_tests": 7, "train": len(train), "test": len(test)}
+    return list(inspection.lines("d", splits, funnel, {"d": train}, lambda text: f"<{text}>", ("characters", len)))
+
+
+def test_the_best_constant_program_earns_the_most_frequent_output() -> None:
+    assert inspection.constant_reward(problem("a", "YES\n", "NO\n", "YES", " YES  \n")) == 0.75
+    constant = inspection.best_constants([problem("a", "1", "2"), problem("b", "1", "1")])
+    assert constant == (0.75, 1)
+    assert inspection.best_constants([dataclasses.replace(problem("a", "1"), checker="print(1)")]) is None
+
+
+def test_the_report_holds_funnel_lengths_and_a_problem() -> None:
+    lines = report([problem("a", "1", "2", "3", "4", split="train")], [problem("b", "1", "2")])
+    assert lines[0] == "d: 1 train, 1 test problems"
+    assert "  with_tests                             7  −2" in lines
+    assert "train: tests a problem min 4, median 4, max 4" in lines
+    assert "test: prompt length in characters min 8, median 8, max 8" in lines
+    assert "test: best constant programs earn 0.500 and solve 0 problems" in lines
+    assert "<Task a>" in lines
+    assert "reads '0\\n', prints '1'" in lines
+    assert "… and 1 more tests" in lines
+
+
+def test_trivial_tasks_and_leaks_are_warned_of() -> None:
+    lines = report(
+        [problem("a", "1", "2", "3", split="train", statement="Add  numbers")],
+        [problem("b", "1", "1", statement="add numbers"), problem("c", "1", "2")],
+    )
+    warnings = [line for line in lines if line.startswith("warning")]
+    assert warnings == [
+        "warning: test: programs that print a constant earn 0.750 on average",
+        "warning: test: a constant solves 1 problems; set distinct_outputs to 2 or more",
+        "warning: 1 test problems of d stand in the train split of d: d/b = d/a",
+    ]
+    assert not [line for line in report([], [problem("a", "1", "2", "3")]) if line.startswith("warning")]
+
+
+def test_the_command_reads_what_prepare_wrote(
+    seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files.write_text("config.json", seconds.model_dump_json())
+    name = seconds.training.datasets[0]
+    assert cli.main(["inspect", name, "--config", "config.json"]) == 2
+    assert f"run `maxk prepare {name}`" in capsys.readouterr().err
+    assert cli.main(["inspect", "nothing", "--config", "config.json"]) == 2
+    assert "no dataset 'nothing'" in capsys.readouterr().err
+
+    problems = [problem(f"{split}{i}", "1", "2", "3", split=split) for split in ("train", "test") for i in range(2)]
+    files.write_problems(seconds.layout.problems(name), problems, Provenance("prepare", seconds.name, {}))
+    files.write_json(seconds.layout.funnel(name), {"drawn": 9, "train": 2, "test": 2})
+    assert cli.main(["inspect", name, "--config", "config.json"]) == 0
+    said = capsys.readouterr().out
+    assert f"{name}: 2 train, 2 test problems" in said
+    assert "characters (the tokenizer of the base policy is not at hand)" in said

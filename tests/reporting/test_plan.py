@@ -1,0 +1,106 @@
+"""What `maxk plan` counts: checked by hand on small numbers, and printed for every configuration that is shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from maxk import cli, files
+from maxk import config as configuration
+from maxk.config import Config
+from maxk.errors import UserError
+from maxk.records import Problem, Provenance, Test
+from maxk.reporting import plan
+from maxk.reporting.plan import Rates
+
+
+@pytest.fixture(scope="module")
+def rates(root: Path) -> Rates:
+    return plan.read_rates(str(root / "config" / "rates.yaml"))
+
+
+@pytest.fixture
+def config(defaults: dict) -> Config:
+    """Two policies and one dataset of 100 train and 10 test problems, 4 tests each."""
+    pocket = {"source": "pocket", "transforms": [1], "open_operations": [1], "rare": 0, "readings": [1, 0, 0]}
+    changes = {
+        "name": "planned",
+        "base": {"source": "hub", "model": "Qwen/Qwen2.5-Coder-7B-Instruct"},
+        "datasets": {"d": {**pocket, "train": 100, "test": 10, "tests": 4}},
+        "objectives": {"bon_offpolicy": {"type": "bon_offpolicy", "k": 2, "training": {"iterations": 3, "epochs": 2}}},
+        "training": {"datasets": ["d"]},
+        "sampling": {"shards": 2},
+        "seeds": [0, 1],
+    }
+    return configuration.parse(configuration.overlay(defaults, changes))
+
+
+def test_the_sums(config: Config, rates: Rates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    profile = rates.profiles["7b-h100"]
+    rows = {row.stage: row for row in plan.plan(config, rates, profile)}
+    train, sample, verify = rows["train bon_offpolicy"], rows["sample"], rows["verify"]
+    assert (train.jobs, train.samples, train.tests) == (2, 2 * 100 * 2 * 8, 2 * 100 * 2 * 8 * 4)
+    assert (sample.jobs, sample.samples) == (3 * 2, 3 * 10 * 256)
+    assert verify.tests == 3 * 10 * 256 * 4
+    generated, trained = profile.generated_tokens_per_s.value, profile.trained_tokens_per_s.value
+    prompt, completion = profile.prompt_tokens.value, profile.completion_tokens.value
+    seconds = 3200 * completion / generated + 3200 * 3 * (prompt + completion) / trained
+    assert train.device_hours == pytest.approx(seconds / 3600)
+    assert sample.device_hours == pytest.approx(7680 * completion / generated / 3600)
+    assert verify.core_hours == pytest.approx(verify.tests / profile.tests_per_s.value / 3600)
+    assert train.disk_gb == pytest.approx(2 * (profile.policy_gb.value + profile.checkpoint_gb.value))
+    total = plan.total(list(rows.values()))
+    assert total.samples == train.samples + sample.samples + verify.samples
+
+
+def test_work_without_gpus_is_core_hours(config: Config, rates: Rates) -> None:
+    rows = list(plan.plan(config, rates, rates.profiles["pocket-cpu"]))
+    assert plan.total(rows).device_hours == 0
+    assert all(row.core_hours > 0 for row in rows if row.stage.startswith(("train", "sample", "verify")))
+
+
+def test_prepared_problems_are_counted(
+    config: Config, rates: Rates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert plan.count(config, "d", "test", rates) == (10, 40, False)
+    problems = [Problem(f"d/{i}", "d", "test", "x", [Test("1", "1")] * (i + 1)) for i in range(3)]
+    files.write_problems(config.layout.problems("d"), problems, Provenance("prepare", "planned", {}))
+    assert plan.count(config, "d", "test", rates) == (3, 6, True)
+
+
+@pytest.mark.parametrize("name", ["config", "mini", "paper"])
+def test_every_shipped_configuration_has_a_plan(
+    name: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(root)
+    assert cli.main(["plan", f"config/{name}.yaml"]) == 0
+    said = capsys.readouterr().out
+    for part in ("train grpo ", "sample", "verify", "total", "GPU-h", "generated_tokens_per_s"):
+        assert part in said
+
+
+def test_every_source_has_an_expectation(rates: Rates) -> None:
+    from maxk.data import BENCHMARKS
+
+    assert set(rates.datasets) == {*BENCHMARKS, "pocket"}
+
+
+def test_an_unknown_base_or_profile_is_named(config: Config, rates: Rates) -> None:
+    assert plan.choose(rates, config, None) == "7b-h100"
+    assert plan.choose(rates, config, "pocket-cpu") == "pocket-cpu"
+    with pytest.raises(UserError, match=r"no profile 'tpu'; name one by --profile \(pocket-cpu, 0\.5b-h100, 7b-h100\)"):
+        plan.choose(rates, config, "tpu")
+    other = config.model_copy(update={"base": configuration.HubBase(source="hub", model="org/model")})
+    with pytest.raises(UserError, match="no profile for the base model org/model"):
+        plan.choose(rates, other, None)
+
+
+def test_a_fault_in_the_rates_is_named(root: Path, tmp_path: Path) -> None:
+    text = (root / "config" / "rates.yaml").read_text().replace("value: 800", "value: 0", 1)
+    path = tmp_path / "rates.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"rates\.yaml: profiles\.pocket-cpu\.tests_per_s\.value: .* got 0"):
+        plan.read_rates(str(path))
