@@ -32,6 +32,14 @@ def test_problems_survive_a_round_trip(tmp_path: Path) -> None:
     assert files.read_provenance(path) == SOURCE
 
 
+def test_large_tests_are_written_in_groups_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_ROW_GROUP_BYTES", 10)
+    problems = [Problem(f"a/{i}", "a", "test", "add", [Test("12345", "")]) for i in range(5)]
+    files.write_problems(tmp_path / "p", problems, SOURCE)
+    assert pq.ParquetFile(tmp_path / "p").num_row_groups == 3
+    assert files.read_problems(tmp_path / "p", "test") == problems
+
+
 def test_equal_content_gives_equal_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         files.write_problems(tmp_path / name, PROBLEMS, SOURCE)

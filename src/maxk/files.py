@@ -27,6 +27,8 @@ from maxk.errors import UserError
 from maxk.records import Policy, Problem, Provenance, Test
 
 _PROVENANCE_KEY = b"maxk"
+# Arrow reads no nested column of more than 2 GiB at once, and a benchmark's tests can be more: row groups stay below.
+_ROW_GROUP_BYTES = 2**30
 
 
 @contextlib.contextmanager
@@ -106,17 +108,25 @@ def digest(path: str | Path) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ parquet
-def write_table(path: str | Path, columns: Mapping[str, Sequence[Any]], schema: pa.Schema, source: Provenance) -> None:
+def write_table(
+    path: str | Path,
+    columns: Mapping[str, Sequence[Any]],
+    schema: pa.Schema,
+    source: Provenance,
+    rows_a_group: int | None = None,
+) -> None:
     """Writes columns of `schema` with their provenance, atomically."""
     metadata = {_PROVENANCE_KEY: canonical(dataclasses.asdict(source)).encode()}
     table = pa.table(dict(columns), schema=schema).replace_schema_metadata(metadata)
     with atomic(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd", row_group_size=rows_a_group)
 
 
 def read_table(path: str | Path, schema: pa.Schema) -> pa.Table:
     """The table at `path`. Raises UserError where it is absent, damaged or not of `schema`."""
-    table = _opened(path).read()
+    file = _opened(path)
+    groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
+    table = pa.concat_tables(groups) if groups else file.schema_arrow.empty_table()
     for field in schema:
         if field.name not in table.column_names:
             raise UserError(f"{path}: column {field.name!r} ({field.type}) is missing; delete the file and run again")
@@ -151,7 +161,8 @@ def write_problems(path: str | Path, problems: Sequence[Problem], source: Proven
         name: [getattr(problem, name) for problem in problems] for name in records.PROBLEM.names if name != "tests"
     }
     columns["tests"] = [[test._asdict() for test in problem.tests] for problem in problems]
-    write_table(path, columns, records.PROBLEM, source)
+    largest = max((sum(len(stdin) + len(expected) for stdin, expected in p.tests) for p in problems), default=0)
+    write_table(path, columns, records.PROBLEM, source, max(1, min(1024, _ROW_GROUP_BYTES // max(largest, 1))))
 
 
 def read_problems(path: str | Path, split: str) -> list[Problem]:
