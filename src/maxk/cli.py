@@ -25,6 +25,7 @@ STAGES = (
     "train",
     "sample",
     "verify",
+    "grade",
     "score",
     "table",
     "statistics",

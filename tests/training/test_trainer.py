@@ -213,11 +213,14 @@ def test_two_processes_train_as_one(name: str, base_model: str, tmp_path: Path) 
     policies = []
     for processes in (1, 2):
         target = tmp_path / f"{processes}.pt"
-        launcher = ["-m", "accelerate.commands.launch", "--cpu", "--num_machines", "1", "--num_processes"]
-        arguments = [str(processes), "--main_process_port", "0", str(script), base_model, name, str(target)]
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+        arguments = [str(script), base_model, name, str(target)]
         done = subprocess.run([sys.executable, *launcher, *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
+        assert f"world size {processes}" in done.stdout
         policies.append(torch.load(target))
+    start = AutoModelForCausalLM.from_pretrained(base_model)
+    assert not torch.allclose(policies[0], torch.cat([p.detach().flatten() for p in start.parameters()]), atol=1e-4)
     assert torch.allclose(*policies, atol=2e-5)
 
 

@@ -1,10 +1,11 @@
 """Trains on fixed completions and saves the weights: run by a test in one process and in two.
 
-    accelerate launch --cpu --num_processes 2 two_processes.py MODEL OBJECTIVE TARGET
+    torchrun --nproc_per_node 2 two_processes.py MODEL OBJECTIVE TARGET
 
 Sampling draws other completions in every process, so completions are laid down by (prompt, member of its group).
 """
 
+import os
 import sys
 from typing import Any
 
@@ -23,7 +24,7 @@ TEXTS = ["print(a)", "a = sorted(a)", "print(sum(a))", "a = a[::-1]\nprint(len(a
 def main(model: str, objective: str, target: str) -> None:
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
-    processes = int(__import__("os").environ.get("WORLD_SIZE", 1))
+    processes = int(os.environ["WORLD_SIZE"])
     training = Training(
         datasets=("x",),
         prompts_per_step=2,
@@ -45,7 +46,7 @@ def main(model: str, objective: str, target: str) -> None:
         }
 
     def by_length(completions: list[str], **_: Any) -> list[float]:
-        return [len(text) % 5 / 4 for text in completions]
+        return [len(text) % 7 / 6 for text in completions]
 
     trainer = MaxkTrainer(
         model=model,
@@ -59,6 +60,7 @@ def main(model: str, objective: str, target: str) -> None:
     trainer.train()
     model_ = trainer.accelerator.unwrap_model(trainer.model)
     if trainer.is_world_process_zero():
+        print(f"world size {trainer.accelerator.num_processes}")
         torch.save(torch.cat([p.detach().flatten() for p in model_.parameters()]), target)
 
 

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     if args.objective not in config.objectives:
         raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.objectives)}")
     training = config.training_of(args.objective)
-    if training.processes > 1 and "RANK" not in os.environ:
+    if training.processes > 1 and "RANK" not in os.environ:  # not yet one of several
         _launch(training)
     if int(os.environ.get("RANK", 0)) > 0:  # the first process speaks for all
         _train(config, args.objective, args.seed, tracking.Run())
@@ -52,10 +52,18 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _launch(training: Training) -> None:
-    """Starts the same command again, once a process, by `accelerate launch`; does not return."""
-    settings = ["--config_file", training.accelerate] if training.accelerate else ["--num_machines", "1"]
-    launcher = [sys.executable, "-m", "accelerate.commands.launch", *settings]
-    os.execv(sys.executable, [*launcher, "--num_processes", str(training.processes), "--module", "maxk", *sys.argv[1:]])
+    """Starts the same command again, once a process; does not return.
+
+    `torchrun` for plain data parallelism, on GPUs or (gloo) on the CPU; `accelerate launch` where a config file names a
+    sharding strategy.
+    """
+    processes = str(training.processes)
+    launcher = ["torch.distributed.run", "--standalone", "--nproc_per_node", processes]
+    if training.accelerate is not None:
+        if not Path(training.accelerate).is_file():
+            raise UserError(f"training.accelerate: no file {training.accelerate!r}; config/accelerate/ holds some")
+        launcher = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
+    os.execv(sys.executable, [sys.executable, "-m", *launcher, "--module", "maxk", *sys.argv[1:]])
 
 
 def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Policy:

@@ -75,6 +75,7 @@ def arguments(config: Training, folder: Path, seed: int, prompts: int) -> GRPOCo
         warmup_steps=config.warmup_steps,
         weight_decay=0.0,
         max_grad_norm=config.max_grad_norm,
+        use_cpu=not on_gpu,  # or several processes on the CPU would not find one another
         bf16=config.precision == "bfloat16" or (config.precision == "auto" and on_gpu),
         gradient_checkpointing=config.gradient_checkpointing,
         logging_steps=1,
