@@ -94,7 +94,7 @@ def test_every_rule_calls_its_subcommand_and_every_stage_has_a_rule(root: Path) 
             rules[name] = body
     for name, body in rules.items():
         assert f'"python -m maxk {name} ' in body, f"rule {name} must call the subcommand of its name"
-        for part in ('    """', "    log:", "    conda:", "    params:"):
+        for part in ('    """', "    log:", "    conda:", "    params:", "    message:"):
             assert part in body, f"rule {name} lacks {part.strip()}"
     by_hand = {"show", "grade", "inspect", "plan"}
     assert set(STAGES) - by_hand == set(rules)
