@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import raw
 
+from maxk import cli, files
 from maxk import config as configuration
 from maxk.config import Config
 from maxk.errors import UserError
@@ -59,3 +62,27 @@ def test_problems_depend_on_the_grader_where_it_checks_them(defaults: dict) -> N
     checked = parse(defaults, source="mbpp", train="all", check_solutions=1)
     assert set(plain.settings("prepare", dataset="mbpp")) == {"dataset"}
     assert set(checked.settings("prepare", dataset="mbpp")) == {"dataset", "verification"}
+
+
+def test_a_failed_preparation_is_one_line_and_writes_nothing(
+    defaults: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raw.jsonl(tmp_path / "rows.jsonl", [raw.livecodebench_row("a"), raw.livecodebench_row("b", private_test_cases="?")])
+    section = {"source": "livecodebench", "location": "rows.jsonl", "train": 1, "test": 1}
+    changes = {"datasets": {"d": section}, "training": {"datasets": ["d"]}, "tracking": {"enabled": False}}
+    config = configuration.parse(configuration.overlay(defaults, changes))
+    files.write_text("results/config.json", config.model_dump_json())
+    files.write_json(config.layout.tracking, {"enabled": False})
+    before = sorted(tmp_path.rglob("*"))
+    assert cli.main(["prepare", "d"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("maxk prepare: d/b: its test cases cannot be decoded")
+    assert said.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+    raw.jsonl(tmp_path / "rows.jsonl", [raw.livecodebench_row("a"), raw.livecodebench_row("b")])
+    assert cli.main(["prepare", "d"]) == 0
+    assert "d: rows 2" in capsys.readouterr().err
+    assert files.read_json(config.layout.funnel("d"))["test"] == 1
+    assert len(files.read_problems(config.layout.problems("d"), "train")) == 1
