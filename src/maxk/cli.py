@@ -19,7 +19,6 @@ from maxk.errors import UserError
 
 STAGES = (
     "configure",
-    "track",
     "prepare",
     "base",
     "train",

@@ -10,8 +10,6 @@ PROBLEMS = [OUT.problems(dataset) for dataset in CONFIG.evaluated]
 rule sample:
     """Draw the evaluation completions of a policy."""
     input:
-        config=ancient(OUT.config),
-        tracking=ancient(OUT.tracking),
         policy=OUT.policy("{policy}"),
         problems=PROBLEMS,
     output:
@@ -28,18 +26,17 @@ rule sample:
         mem_mb=16_000,
         runtime=12 * 60,
     params:
+        config=OUT.config,
         settings=settings("sample"),
     message:
         "Sample from {wildcards.policy} (shard {wildcards.shard})"
     shell:
-        "python -m maxk sample {wildcards.policy:q} --shard {wildcards.shard} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk sample {wildcards.policy:q} --shard {wildcards.shard} --config {params.config:q} 2>&1 | tee {log:q}"
 
 
 rule verify:
     """Run the sampled programs in the sandbox and compare their outputs."""
     input:
-        config=ancient(OUT.config),
-        tracking=ancient(OUT.tracking),
         problems=PROBLEMS,
         samples=rules.sample.output,
     output:
@@ -56,18 +53,17 @@ rule verify:
         mem_mb=8_000,
         runtime=12 * 60,
     params:
+        config=OUT.config,
         settings=settings("verify"),
     message:
         "Grade the samples of {wildcards.policy} (shard {wildcards.shard})"
     shell:
-        "python -m maxk verify {wildcards.policy:q} --shard {wildcards.shard} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk verify {wildcards.policy:q} --shard {wildcards.shard} --config {params.config:q} 2>&1 | tee {log:q}"
 
 
 rule score:
     """Turn verdicts into max@k and pass@k, problem by problem."""
     input:
-        config=ancient(OUT.config),
-        tracking=ancient(OUT.tracking),
         files=[
             path("{policy}", dataset, shard)
             for path in (OUT.samples, OUT.verdicts)
@@ -87,8 +83,9 @@ rule score:
         mem_mb=8_000,
         runtime=60,
     params:
+        config=OUT.config,
         settings=settings("score"),
     message:
         "Score {wildcards.policy}"
     shell:
-        "python -m maxk score {wildcards.policy:q} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk score {wildcards.policy:q} --config {params.config:q} 2>&1 | tee {log:q}"

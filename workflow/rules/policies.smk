@@ -6,9 +6,6 @@ Makes results/policies/base/policy.json and results/policies/{objective}/seed{se
 
 rule base:
     """Make the base policy: pretrain it, or take it from the hub or a folder."""
-    input:
-        config=ancient(OUT.config),
-        tracking=ancient(OUT.tracking),
     output:
         OUT.policy(BASE),
     log:
@@ -23,18 +20,17 @@ rule base:
         mem_mb=8_000,
         runtime=120,
     params:
+        config=OUT.config,
         settings=settings("base"),
     message:
         "Make the base policy"
     shell:
-        "python -m maxk base --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk base --config {params.config:q} 2>&1 | tee {log:q}"
 
 
 rule train:
     """Train a policy with GRPO and the objective's advantages; resumes from its last checkpoint."""
     input:
-        config=ancient(OUT.config),
-        tracking=ancient(OUT.tracking),
         base=OUT.policy(BASE),
         problems=lambda wildcards: [
             OUT.problems(dataset)
@@ -54,8 +50,9 @@ rule train:
         mem_mb=16_000,
         runtime=24 * 60,
     params:
+        config=OUT.config,
         settings=settings("train", "objective"),
     message:
         "Train {wildcards.objective}, seed {wildcards.seed}"
     shell:
-        "python -m maxk train {wildcards.objective:q} --seed {wildcards.seed} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk train {wildcards.objective:q} --seed {wildcards.seed} --config {params.config:q} 2>&1 | tee {log:q}"

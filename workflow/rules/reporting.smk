@@ -14,8 +14,6 @@ SCORES = [
 rule table:
     """Write one of the paper's tables, with Markdown and LaTeX twins."""
     input:
-        config=ancient(OUT.config),
-        tracking=ancient(OUT.tracking),
         scores=SCORES,
     output:
         [OUT.table("{table}", suffix) for suffix in ("csv", "md", "tex")],
@@ -32,18 +30,17 @@ rule table:
         mem_mb=4_000,
         runtime=30,
     params:
+        config=OUT.config,
         settings=settings("report"),
     message:
         "Write {wildcards.table}"
     shell:
-        "python -m maxk table {wildcards.table} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk table {wildcards.table} --config {params.config:q} 2>&1 | tee {log:q}"
 
 
 rule statistics:
     """Intervals of every number, and paired tests between policies."""
     input:
-        config=ancient(OUT.config),
-        tracking=ancient(OUT.tracking),
         scores=SCORES,
     output:
         OUT.statistics,
@@ -59,18 +56,17 @@ rule statistics:
         mem_mb=8_000,
         runtime=60,
     params:
+        config=OUT.config,
         settings=settings("report"),
     message:
         "Compute intervals and paired tests"
     shell:
-        "python -m maxk statistics --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk statistics --config {params.config:q} 2>&1 | tee {log:q}"
 
 
 rule compare:
     """Set our numbers beside the published ones."""
     input:
-        config=ancient(OUT.config),
-        tracking=ancient(OUT.tracking),
         scores=SCORES,
     output:
         OUT.table("comparison"),
@@ -86,18 +82,17 @@ rule compare:
         mem_mb=4_000,
         runtime=30,
     params:
+        config=OUT.config,
         settings=settings("report"),
     message:
         "Compare with the published numbers"
     shell:
-        "python -m maxk compare --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk compare --config {params.config:q} 2>&1 | tee {log:q}"
 
 
 rule figure:
     """Draw a figure, as PNG and PDF."""
     input:
-        config=ancient(OUT.config),
-        tracking=ancient(OUT.tracking),
         scores=SCORES,
     output:
         [OUT.figure("{figure}", suffix) for suffix in ("png", "pdf")],
@@ -114,8 +109,9 @@ rule figure:
         mem_mb=4_000,
         runtime=30,
     params:
+        config=OUT.config,
         settings=settings("report"),
     message:
         "Draw {wildcards.figure}"
     shell:
-        "python -m maxk figure {wildcards.figure} --config {input.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk figure {wildcards.figure} --config {params.config:q} 2>&1 | tee {log:q}"

@@ -8,7 +8,8 @@ from typing import Any
 
 from maxk import config as configuration
 from maxk import environment, files, tracking
-from maxk.config import Config, PretrainedBase
+from maxk.config import Config, HubBase, PretrainedBase
+from maxk.errors import UserError
 from maxk.paths import BASE
 from maxk.records import Policy
 
@@ -31,6 +32,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
     if not isinstance(config.base, PretrainedBase):
+        _check_reachable(config.base)
         return config.base.model, config.base.revision
     from maxk.training.pretrain import pretrain
 
@@ -39,3 +41,18 @@ def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
     for step, loss in pretrain(config.base, config.prompt, folder)["loss"]:
         run.metrics({"loss": loss}, step=step)
     return str(folder), None
+
+
+def _check_reachable(base: HubBase) -> None:
+    """Loads configuration and tokenizer, so that a wrong name or a missing network is told before any work."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    try:
+        AutoConfig.from_pretrained(base.model, revision=base.revision)
+        AutoTokenizer.from_pretrained(base.model, revision=base.revision)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"base.model {base.model!r} cannot be loaded ({reason[:200]}); give a hub id or an existing folder, and "
+            "check HF_HUB_OFFLINE and HF_TOKEN"
+        ) from None

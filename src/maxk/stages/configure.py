@@ -1,23 +1,22 @@
-"""maxk configure: validates a configuration and writes it, resolved, to `results/config.json`.
-
-The Snakefile hands over the configuration that it has validated already; every stage reads the file.
+"""maxk configure: what a run does first: it validates the configuration, writes it to `results/config.json`, where every
+stage reads it, and starts the tracking (the MLflow database must exist before jobs run side by side).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import files
+from maxk import files, tracking
 from maxk.errors import UserError
 
 
 def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("configure", help="write the resolved configuration")
+    parser = subparsers.add_parser("configure", help="write the resolved configuration and start the tracking")
     parser.add_argument("content", help="the configuration as JSON")
-    parser.add_argument("--config", help="where it must go, if not where its name says")
     parser.set_defaults(run=run)
 
 
@@ -27,4 +26,6 @@ def run(args: argparse.Namespace) -> None:
     except ValueError as error:
         raise UserError(f"not JSON ({error})") from None
     config = configuration.parse(content)
-    files.write_json(args.config or config.layout.config, config.model_dump(mode="json"))
+    if not Path(config.layout.tracking).exists():
+        tracking.start(config)
+    files.write_json(config.layout.config, config.model_dump(mode="json"))
