@@ -116,6 +116,14 @@ def test_more_samples_than_the_engine_runs_at_once(backend: VllmBackend) -> None
     assert sum(len(one) for one in drawn(backend, many).values()) == 600 > 4 * ENGINE.max_num_seqs
 
 
+def test_more_prompt_tokens_than_one_step_reads(backend: VllmBackend) -> None:
+    """Seeded samples on the CPU need whole prompts: vLLM fails where it cuts one."""
+    long = [Request(f"p/{i}", "sort up, total\n" * (30 + i), 0, 4, seed=sampling.seed_of(i)) for i in range(40)]
+    length = sum(map(len, sampling.encode(long, backend.tokenizer, CONFIG, None).values()))
+    assert 4 * length > 2 * backend.engine.vllm_config.scheduler_config.max_num_batched_tokens
+    assert sum(len(one) for one in drawn(backend, long).values()) == 160
+
+
 def test_first_tokens_follow_the_distribution_of_transformers(backend: VllmBackend, model: Any, tokenizer: Any) -> None:
     n = 4000
     backend.config = CONFIG.model_copy(update={"max_tokens": 1, "temperature": 1.5, "top_p": 0.9, "entropy": False})
@@ -203,11 +211,14 @@ def test_the_stage_writes_what_the_pipeline_reads(
         "tracking": {"enabled": False},
     }
     config = configuration.parse(configuration.overlay(seconds.model_dump(mode="json"), changes))
-    files.write_json(tmp_path / "config.json", config.model_dump(mode="json"))
     environment = {**os.environ, "PYTHONPATH": str(root / "src")}
-    for stage in ("track", "prepare pocket-contests", "prepare pocket-short", "base", "sample base"):
-        command = [sys.executable, "-m", "maxk", *stage.split(), "--config", "config.json"]
-        subprocess.run(command, cwd=tmp_path, check=True, env=environment)
+    stages = [["configure", config.model_dump_json()]]
+    stages += [
+        [*stage.split(), "--config", config.layout.config]
+        for stage in ("prepare pocket-contests", "prepare pocket-short", "base", "sample base")
+    ]
+    for stage in stages:
+        subprocess.run([sys.executable, "-m", "maxk", *stage], cwd=tmp_path, check=True, env=environment)
     path = tmp_path / config.layout.samples("base", "pocket-contests", 0)
     samples = files.read_table(path, SAMPLE)
     assert samples.num_rows == 3 * 16

@@ -34,7 +34,7 @@ from maxk.records import Policy
 from maxk.sampling import Completion, Request
 
 PROGRAM = "n = int(input())\nprint(sum(range(n + 1)))\n"  # scored behind a prompt to compare weights
-TOLERANCE = {"float32": 0.001, "bfloat16": 0.1, "float16": 0.03}  # mean nats a token; docs/sampling.md has measurements
+TOLERANCE = {"float32": 0.001, "bfloat16": 0.2, "float16": 0.03}  # mean nats a token; docs/sampling.md has measurements
 SCORED_TOKENS = 512  # the prompt's last ones: enough to compare by, and little for a CPU
 
 
@@ -51,7 +51,8 @@ class VllmBackend:
         self.policy, self.config = policy, config
         self.tokenizer = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision)
         self.stop_tokens = sampling.stop_tokens(policy, self.tokenizer, config)
-        self.dtype = sampling.dtype_of(config, on_gpu=current_platform.device_type != "cpu")
+        on_cpu = current_platform.is_cpu()
+        self.dtype = sampling.dtype_of(config, on_gpu=not on_cpu)
         self.engine = LLMEngine.from_engine_args(
             EngineArgs(
                 model=policy.model,
@@ -63,6 +64,8 @@ class VllmBackend:
                 max_model_len=config.vllm.max_model_len,
                 max_num_seqs=config.vllm.max_num_seqs,
                 enforce_eager=config.vllm.enforce_eager,
+                # A prompt read in parts rewinds its sample's generator, which those of the CPU cannot.
+                enable_chunked_prefill=False if on_cpu else None,
                 max_logprobs=config.vllm.entropy_top_k,
                 logprobs_mode="processed_logprobs" if config.entropy else "raw_logprobs",
                 disable_log_stats=True,
