@@ -25,7 +25,7 @@ test: $(READY)
 	pytest
 
 test-vllm: $(VLLM_VENV)/.ready
-	PYTHONPATH=src $(VLLM_VENV)/bin/python -m pytest tests/vllm
+	PYTHONPATH=src $(VLLM_VENV)/bin/python -m pytest tests/vllm_backend
 
 check: $(READY)
 	ruff check .

@@ -41,6 +41,11 @@ FAULTS = {
     "batch not divisible": ({"training": {"microbatch_completions": 5}}, ["16 × 8 = 128", "1 × 5"]),
     "vllm server without url": ({"training": {"generator": {"backend": "vllm", "mode": "server"}}}, ["url"]),
     "processes do not divide": ({"training": {"processes": 3}}, ["training", "3 × 128"]),
+    "no training data": ({"training": {"datasets": []}}, ["training.datasets"]),
+    "training data twice": ({"training": {"datasets": ["pocket-contests"] * 2}}, ["training", "twice"]),
+    "accelerate for one process": ({"training": {"accelerate": "config/accelerate/ddp.yaml"}}, ["processes"]),
+    "chat without a chat model": ({"prompt": {"chat": True}}, ["prompt.chat", "pretrain"]),
+    "name of a folder": ({"name": "policies"}, ["'policies'", "folder"]),
     "one completion": ({"training": {"completions": 1}}, ["training.completions", "got 1"]),
     "eval k above n": ({"sampling": {"n": 100, "chunk": 50}}, ["k=256", "sampling.n=100"]),
     "ks without the headline": ({"report": {"ks": [1, 2, 4]}}, ["report", "[128]"]),
@@ -120,7 +125,7 @@ def test_a_resolved_configuration_reads_back_equal(defaults: dict, tmp_path: Pat
 
 
 def test_a_stage_depends_on_its_own_settings_only(defaults: dict) -> None:
-    """What Snakemake reruns follows from this: a report setting must not retrain, an execution detail repeat nothing."""
+    """What Snakemake reruns follows from this: a report setting must not retrain, workers must repeat nothing."""
     before = configuration.parse(defaults)
 
     def changed(changes: dict) -> set[str]:
@@ -130,7 +135,10 @@ def test_a_stage_depends_on_its_own_settings_only(defaults: dict) -> None:
         return {s for s in stages if before.settings(s, **of.get(s, {})) != after.settings(s, **of.get(s, {}))}
 
     assert changed({"report": {"resamples": 5}}) == {"report"}
-    assert changed({"training": {"checkpoint_every": 7}}) == set()
+    assert changed({"training": {"checkpoint_every": 7, "gradient_checkpointing": True}}) == set()
+    assert changed({"training": {"generator": {"gpu_memory_utilization": 0.5}}}) == set()
+    renamed = {**defaults["datasets"], "pocket-long": {**defaults["datasets"]["pocket-long"], "paper": "mbpp"}}
+    assert changed({"datasets": renamed}) == {"report"}
     assert changed({"verification": {"workers": 2}}) == set()
     assert changed({"sampling": {"shards": 4, "batch_tokens": 8, "vllm": {"tensor_parallel": 2}}}) == set()
     assert changed({"sampling": {"vllm": {"entropy_top_k": 5}}}) == {"sample"}

@@ -135,6 +135,7 @@ def test_a_second_run_does_nothing(root: Path, finished: Path) -> None:
     [
         ("report={resamples: 50}", {"table", "statistics", "compare", "figure", "all"}),
         ("verification={workers: 2}", set()),
+        ("sampling={shards: 1}", {"sample", "verify", "score"}),
         ("training={epochs: 2}", {"train", "sample", "verify", "score"}),
         ("sampling={temperature: 0.5}", {"sample", "verify", "score"}),
         ("verification={cpu_s: 1.0}", {"train", "sample", "verify", "score"}),

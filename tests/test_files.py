@@ -96,7 +96,7 @@ def test_absent_files_are_named(tmp_path: Path) -> None:
 def test_missing_and_mistyped_columns_are_named(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"problem_id": ["a"]}), path)
-    with pytest.raises(UserError, match="column 'sample_index' .* is missing"):
+    with pytest.raises(UserError, match=r"column 'sample_index' .* is missing"):
         files.read_table(path, records.SAMPLE)
     pq.write_table(pa.table({"problem_id": [1]}), path)
     with pytest.raises(UserError, match="column 'problem_id' is int64, expected string"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ from maxk.errors import UserError
 
 
 @pytest.fixture
-def started(seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Config]:
+def started(seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     """The seconds-scale experiment with tracking started, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     # MLflow keeps one connection a URI, and the default one is relative: name each test's database in full.
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     tracking.start(seconds)
-    yield seconds
+    return seconds
 
 
 def runs(config: Config) -> dict[str, Any]:
@@ -114,7 +113,7 @@ def test_a_tracker_that_cannot_start_is_an_error_before_any_work(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////proc/none/mlflow.db")
-    with pytest.raises(UserError, match="cannot start.*MLFLOW_TRACKING_URI"):
+    with pytest.raises(UserError, match=r"cannot start.*MLFLOW_TRACKING_URI"):
         tracking.start(seconds)
     assert not Path(seconds.layout.tracking).exists()
 

@@ -24,6 +24,7 @@ from maxk import objective_types
 from maxk.errors import UserError
 from maxk.paths import BASE, Layout, policy_name
 
+RESERVED = ("benchmarks", "cache", "data", "logs", "mlartifacts", "policies", "samples", "scores", "verdicts")
 REPLACED_WHOLE = ("base", "datasets", "objectives")
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -311,7 +312,7 @@ class Heldout(Section):
 class Training(Section):
     """GRPO training (paper, Section 4.4); every objective shares it and may override keys under `training`."""
 
-    datasets: tuple[Name, ...] = Field(description="Datasets whose train split is used.")
+    datasets: tuple[Name, ...] = Field(min_length=1, description="Datasets whose train split is used.")
     epochs: Positive = Field(1.0, description="Passes over the training problems.")
     prompts_per_step: Count = Field(16, description="Problems in one generation batch, over all processes.")
     microbatch_completions: Count = Field(
@@ -358,6 +359,21 @@ class Training(Section):
                 f"{quantum}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _launcher_for_several(self) -> Training:
+        if self.accelerate is not None and self.processes == 1:
+            raise ValueError("accelerate names how several processes share the work; set processes to 2 or more")
+        if len(set(self.datasets)) != len(self.datasets):
+            raise ValueError(f"datasets={list(self.datasets)} holds a dataset twice")
+        return self
+
+    @property
+    def semantics(self) -> dict[str, Any]:
+        """What can change the trained policy; where and how it is computed is left out."""
+        execution = {"checkpoint_every", "accelerate", "gradient_checkpointing"}
+        generator = {"url", "gpu_memory_utilization", "tensor_parallel"}
+        return self.model_dump(exclude={**dict.fromkeys(execution, True), "generator": generator})
 
     @property
     def accumulation(self) -> int:
@@ -427,6 +443,11 @@ class Sampling(Section):
     seed: int = 0
 
     @property
+    def gpus(self) -> int:
+        """GPUs that a sampling job spans, where the machine has any."""
+        return self.vllm.tensor_parallel if self.backend == "vllm" else 1
+
+    @property
     def semantics(self) -> dict[str, Any]:
         """What can change a sample: how many are generated at once, and on how many GPUs, is left out."""
         execution = set(Vllm.model_fields) - {"entropy_top_k"}
@@ -494,6 +515,12 @@ class Config(Section):
     verification: Verification = Verification()
     report: Report = Report()
     tracking: Tracking = Tracking()
+    gpus: int = Field(
+        0,
+        ge=0,
+        description="GPUs of the machine that jobs share; 0: CPU only. A training job holds `training.processes` of "
+        "them, a sampling job as many as its engine spans.",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:
@@ -505,6 +532,10 @@ class Config(Section):
     def _contradictions(self) -> Iterator[str]:
         if len(set(self.seeds)) != len(self.seeds):
             yield f"seeds={list(self.seeds)} holds a seed twice"
+        if self.name in RESERVED:
+            yield f"name={self.name!r} is a folder of the default experiment; choose another"
+        if self.prompt.chat and isinstance(self.base, PretrainedBase):
+            yield "prompt.chat: true needs a chat model, but base.source: pretrain makes none"
         if BASE in self.objectives:
             yield f"objectives.{BASE}: the name is taken by the base policy"
         if max(self.report.ks) > self.sampling.n:
@@ -578,16 +609,15 @@ class Config(Section):
         parts: dict[str, Any]
         if stage == "prepare":
             dataset = self.datasets[of["dataset"]]
-            parts = {"dataset": dataset.model_dump()}
+            parts = {"dataset": dataset.model_dump(exclude={"paper"})}
             if getattr(dataset, "check_solutions", 0):
                 parts["verification"] = self.verification.semantics
         elif stage == "base":
             parts = {"base": self.base.model_dump(), "prompt": self.prompt.model_dump()}
         elif stage == "train":
-            training = self.training_of(of["objective"]).model_dump(exclude={"checkpoint_every", "accelerate"})
             parts = {
                 "objective": self.objectives[of["objective"]].spec,
-                "training": training,
+                "training": self.training_of(of["objective"]).semantics,
                 "prompt": self.prompt.model_dump(),
                 "verification": self.verification.semantics,
             }
@@ -601,6 +631,7 @@ class Config(Section):
             parts = {
                 "report": self.report.model_dump(),
                 "labels": {o: self.label(o) for o in [BASE, *self.objectives]},
+                "paper": {name: dataset.paper for name, dataset in self.datasets.items()},
             }
         else:
             raise ValueError(f"no stage {stage!r}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import warnings
+from functools import cache
 from importlib import metadata
+from pathlib import Path
 
 _RECORDED = ("maxk", "torch", "transformers", "trl", "numpy", "vllm")
 
@@ -18,11 +21,28 @@ def quiet_libraries() -> None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that can change a result."""
-    found = {"python": platform.python_version()}
+    """Versions of Python and of the packages that can change a result, and the digest of our own source."""
+    found = {"python": platform.python_version(), "source": source()}
     for package in _RECORDED:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+@cache
+def source(*parts: str) -> str:
+    """Digest (16 hex digits) of the source of parts of maxk, such as "reporting"; of all of it without arguments.
+
+    Cheap stages have it in Snakemake's params, so that edited code runs again; expensive ones record it.
+    """
+    package = Path(__file__).parent
+    places = [package / part for part in parts] or [package]
+    found = [
+        path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")])
+    ]
+    digest = hashlib.sha256()
+    for path in sorted(found):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]

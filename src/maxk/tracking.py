@@ -28,16 +28,21 @@ from maxk.config import Config
 from maxk.errors import UserError
 
 FLUSH_EVERY_S = 5.0
-_PARENT_TAG, _NAME_TAG, _JOB_TAG = "mlflow.parentRunId", "mlflow.runName", "maxk.job"
+_PARENT_TAG, _JOB_TAG, _CONFIG_TAG = "mlflow.parentRunId", "maxk.job", "maxk.config"
 
 
 def start(config: Config) -> None:
-    """Creates (or finds) the experiment and its parent run, and writes `tracking.json`."""
-    if not config.tracking.enabled:
-        files.write_json(config.layout.tracking, {"enabled": False})
-        return
+    """Creates (or finds) the experiment and its parent run, and writes `tracking.json`, unless it says the same."""
     root = Path(config.layout.root)
     uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root}/mlflow.db"
+    wanted = {"enabled": True, "uri": uri} if config.tracking.enabled else {"enabled": False}
+    if Path(config.layout.tracking).exists():
+        current = files.read_json(config.layout.tracking)
+        if {key: current.get(key) for key in wanted} == wanted:
+            return
+    if not config.tracking.enabled:
+        files.write_json(config.layout.tracking, wanted)
+        return
     root.mkdir(parents=True, exist_ok=True)
     try:
         client = _client(uri)
@@ -48,6 +53,8 @@ def start(config: Config) -> None:
             if experiment
             else client.create_experiment(f"maxk-{config.name}", artifact_location=location)
         )
+        # MLflow's page opens on what such experiments log: runs and charts, not traces of conversations.
+        client.set_experiment_tag(experiment_id, "mlflow.experimentKind", "custom_model_development")
         parent = client.create_run(
             experiment_id, run_name=config.name, tags={"maxk.stage": "experiment", **_git_tags()}
         )
@@ -57,18 +64,15 @@ def start(config: Config) -> None:
             f"tracking: MLflow at {uri} cannot start ({_first_line(error)}); mend MLFLOW_TRACKING_URI or set "
             "tracking.enabled: false"
         ) from error
-    files.write_json(
-        config.layout.tracking,
-        {"enabled": True, "uri": uri, "experiment_id": experiment_id, "run_id": parent.info.run_id},
-    )
+    files.write_json(config.layout.tracking, {**wanted, "experiment_id": experiment_id, "run_id": parent.info.run_id})
 
 
 @contextlib.contextmanager
 def stage(config: Config, stage: str, **of: str) -> Iterator[Run]:
     """The nested run of one job, such as `stage(config, "train", policy="grpo/seed0")`.
 
-    A job that was killed and starts again goes on in its old run. The run ends FINISHED, or FAILED on an error, or
-    KILLED on a signal.
+    A job that was killed and starts again, under the same configuration, goes on in its old run. The run ends FINISHED,
+    or FAILED on an error, or KILLED on a signal.
     """
     run = _open(config, stage, of)
     status = "FAILED"
@@ -85,7 +89,13 @@ def stage(config: Config, stage: str, **of: str) -> Iterator[Run]:
 def report(config: Config, paths: Iterable[str | Path], note: str = "") -> None:
     """Stores tables and figures with the experiment's own run; `note` (Markdown) is what its page shows first."""
     where = files.read_json(config.layout.tracking)
-    run = MlflowRun(_client(where["uri"]), where["run_id"]) if where["enabled"] else Run()
+    if not where["enabled"]:
+        return
+    try:
+        run = MlflowRun(_client(where["uri"]), where["run_id"])
+    except Exception as error:
+        print(f"tracking: tables and figures were not stored ({_first_line(error)})", file=sys.stderr)
+        return
     for path in paths:
         run.artifact(path)
     if note:
@@ -181,12 +191,13 @@ def _open(config: Config, stage: str, of: Mapping[str, str]) -> Run:
     where = files.read_json(config.layout.tracking)
     if not where["enabled"]:
         return Run()
-    job = "/".join([stage, *of.values()])
+    job, digest = "/".join([stage, *of.values()]), files.digest_of(config.model_dump(mode="json"))
     try:
         client = _client(where["uri"])
-        run_id = _unfinished(client, where, job)
+        run_id = _unfinished(client, where, job, digest)
         if run_id is None:
-            tags = {_PARENT_TAG: where["run_id"], _JOB_TAG: job, "maxk.stage": stage, **_git_tags()}
+            tags = {_PARENT_TAG: where["run_id"], _JOB_TAG: job, _CONFIG_TAG: digest, "maxk.stage": stage}
+            tags |= _git_tags()
             tags |= {f"maxk.{key}": value for key, value in of.items()}
             run_id = client.create_run(where["experiment_id"], run_name=job, tags=tags).info.run_id
         else:
@@ -199,9 +210,10 @@ def _open(config: Config, stage: str, of: Mapping[str, str]) -> Run:
     return MlflowRun(client, run_id)
 
 
-def _unfinished(client: Any, where: Mapping[str, str], job: str) -> str | None:
+def _unfinished(client: Any, where: Mapping[str, str], job: str, digest: str) -> str | None:
     """The run that a killed earlier try of this job left open."""
-    query = f"tags.`{_JOB_TAG}` = '{job}' and tags.`{_PARENT_TAG}` = '{where['run_id']}'"
+    wanted = {_JOB_TAG: job, _CONFIG_TAG: digest, _PARENT_TAG: where["run_id"]}
+    query = " and ".join(f"tags.`{name}` = '{value}'" for name, value in wanted.items())
     runs = client.search_runs([where["experiment_id"]], f"{query} and attributes.status != 'FINISHED'", max_results=1)
     return runs[0].info.run_id if runs else None
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, TrainerCallback
 from trl import GRPOTrainer
 
 from maxk.config import Generator, Heldout, Lora, Training
@@ -323,6 +323,29 @@ def test_arguments_follow_the_configuration(tmp_path: Path) -> None:
     assert (args.beta, args.epsilon, args.num_iterations, args.seed) == (0.02, 0.1, 3, 5)
     assert (args.loss_type, args.use_bias_correction_kl, args.weight_decay) == ("grpo", False, 0.0)
     assert args.save_steps == 3
+
+
+def test_the_pinned_revision_reaches_policy_and_reference(
+    base_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+    load = LlamaForCausalLM.from_pretrained.__func__
+
+    def spy(cls: type, name: str, **kwargs: Any) -> Any:
+        asked.append(kwargs.pop("revision", None))
+        return load(cls, name, **kwargs)
+
+    monkeypatch.setattr(LlamaForCausalLM, "from_pretrained", classmethod(spy))
+    args = arguments(TRAINING, tmp_path, seed=0, prompts=8, revision="abc123")
+    MaxkTrainer(
+        model=base_model,
+        reward_funcs=[by_length],
+        args=args,
+        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
+        processing_class=AutoTokenizer.from_pretrained(base_model, padding_side="left"),
+        objective=make({"type": "grpo"}),
+    )
+    assert asked == ["abc123", "abc123"]
 
 
 @pytest.mark.parametrize(

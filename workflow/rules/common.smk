@@ -11,6 +11,7 @@ sys.path.insert(0, str(SOURCE))
 shell.prefix(f"set -euo pipefail; export PYTHONPATH={quote(str(SOURCE))}; ")
 
 from maxk import config as configuration
+from maxk import environment
 from maxk.errors import UserError
 from maxk.files import canonical
 from maxk.paths import BASE, POLICY_PATTERN
@@ -35,6 +36,11 @@ wildcard_constraints:
     dataset="[A-Za-z0-9_.-]+",
     seed=r"\d+",
     shard=r"\d+",
+
+
+def gpus(count):
+    """GPUs that a job holds, where the machine has any."""
+    return count if CONFIG.gpus else 0
 
 
 def settings(stage, *names):

@@ -25,9 +25,11 @@ rule sample:
     resources:
         mem_mb=16_000,
         runtime=12 * 60,
+        gpu=gpus(CONFIG.sampling.gpus),
     params:
         config=OUT.config,
         settings=settings("sample"),
+        shards=CONFIG.sampling.shards,
     message:
         "Sample from {wildcards.policy} (shard {wildcards.shard})"
     shell:
@@ -55,6 +57,7 @@ rule verify:
     params:
         config=OUT.config,
         settings=settings("verify"),
+        shards=CONFIG.sampling.shards,
     message:
         "Grade the samples of {wildcards.policy} (shard {wildcards.shard})"
     shell:
@@ -85,6 +88,7 @@ rule score:
     params:
         config=OUT.config,
         settings=settings("score"),
+        source=environment.source("scoring", "shards", "estimators"),
     message:
         "Score {wildcards.policy}"
     shell:

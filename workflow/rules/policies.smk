@@ -45,10 +45,11 @@ rule train:
     priority: 5
     conda:
         "../../environment.yml"
-    threads: 1
+    threads: lambda wildcards: CONFIG.training_of(wildcards.objective).processes
     resources:
         mem_mb=16_000,
         runtime=24 * 60,
+        gpu=lambda wildcards: gpus(CONFIG.training_of(wildcards.objective).processes),
     params:
         config=OUT.config,
         settings=settings("train", "objective"),

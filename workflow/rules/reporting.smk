@@ -32,6 +32,7 @@ rule table:
     params:
         config=OUT.config,
         settings=settings("report"),
+        source=environment.source("reporting", "estimators"),
     message:
         "Write {wildcards.table}"
     shell:
@@ -58,6 +59,7 @@ rule statistics:
     params:
         config=OUT.config,
         settings=settings("report"),
+        source=environment.source("reporting", "estimators"),
     message:
         "Compute intervals and paired tests"
     shell:
@@ -84,6 +86,7 @@ rule compare:
     params:
         config=OUT.config,
         settings=settings("report"),
+        source=environment.source("reporting", "estimators"),
     message:
         "Compare with the published numbers"
     shell:
@@ -111,6 +114,7 @@ rule figure:
     params:
         config=OUT.config,
         settings=settings("report"),
+        source=environment.source("reporting", "estimators"),
     message:
         "Draw {wildcards.figure}"
     shell:

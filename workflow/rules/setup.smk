@@ -28,6 +28,7 @@ rule prepare:
     params:
         config=OUT.config,
         settings=settings("prepare", "dataset"),
+        source=environment.source("data"),
     message:
         "Make the problems of {wildcards.dataset}"
     shell:

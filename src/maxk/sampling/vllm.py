@@ -44,9 +44,8 @@ class VllmBackend:
     def __init__(self, policy: Policy, config: Sampling) -> None:
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
         from transformers import AutoTokenizer
-        from vllm.platforms import current_platform  # type: ignore[import-not-found]
-
         from vllm import EngineArgs, LLMEngine  # type: ignore[import-not-found]
+        from vllm.platforms import current_platform  # type: ignore[import-not-found]
 
         self.policy, self.config = policy, config
         self.tokenizer = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision)
@@ -100,9 +99,8 @@ class VllmBackend:
         return [output for output in self.engine.step() if output.finished]
 
     def _parameters(self, request: Request) -> Any:
-        from vllm.sampling_params import RequestOutputKind  # type: ignore[import-not-found]
-
         from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind  # type: ignore[import-not-found]
 
         return SamplingParams(
             n=request.count,

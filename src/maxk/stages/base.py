@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import environment, files, tracking
+from maxk import environment, files, progress, tracking
 from maxk.config import Config, HubBase, PretrainedBase
 from maxk.errors import UserError
 from maxk.paths import BASE
@@ -25,7 +25,8 @@ def run(args: argparse.Namespace) -> None:
         settings = config.settings("base")
         run.params(settings)
         model, revision = _model(config, run)
-        policy = Policy(BASE, config.label(BASE), model, revision, {"settings": settings}, environment.versions())
+        lineage = {"settings": settings, "weights": _identity(config, model)}
+        policy = Policy(BASE, config.label(BASE), model, revision, lineage, environment.versions())
         files.write_policy(config.layout.policy(BASE), policy)
         run.artifact(config.layout.policy(BASE))
 
@@ -38,9 +39,24 @@ def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
 
     environment.quiet_libraries()
     folder = Path(config.layout.policy(BASE)).parent / "model"
-    for step, loss in pretrain(config.base, config.prompt, folder)["loss"]:
+    steps = config.base.steps
+    curve = pretrain(config.base, config.prompt, folder, lambda items: progress.track(items, steps, "pretrain base"))
+    for step, loss in curve["loss"]:
         run.metrics({"loss": loss}, step=step)
     return str(folder), None
+
+
+def _identity(config: Config, model: str) -> str:
+    """What the weights are, where the settings do not say it: a folder's content, or the commit that the hub served."""
+    if isinstance(config.base, PretrainedBase):
+        return "pretrained"
+    folder = Path(model)
+    if folder.is_dir():
+        kept = [*folder.glob("*.safetensors"), *folder.glob("*.json")]
+        return files.digest_of({path.name: files.digest(path) for path in sorted(kept)})
+    from transformers import AutoConfig
+
+    return str(AutoConfig.from_pretrained(model, revision=config.base.revision)._commit_hash)
 
 
 def _check_reachable(base: HubBase) -> None:

@@ -1,12 +1,12 @@
-"""maxk configure: what a run does first: it validates the configuration, writes it to `results/config.json`, where every
-stage reads it, and starts the tracking (the MLflow database must exist before jobs run side by side).
+"""maxk configure: what a run does first. It validates the configuration, writes it, resolved, to
+`results/config.json`, where every stage reads it, and starts the tracking (the MLflow database must exist before jobs
+run side by side).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
@@ -26,6 +26,5 @@ def run(args: argparse.Namespace) -> None:
     except ValueError as error:
         raise UserError(f"not JSON ({error})") from None
     config = configuration.parse(content)
-    if not Path(config.layout.tracking).exists():
-        tracking.start(config)
+    tracking.start(config)
     files.write_json(config.layout.config, config.model_dump(mode="json"))

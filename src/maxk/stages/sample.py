@@ -38,13 +38,10 @@ def run(args: argparse.Namespace) -> None:
         for dataset, share in problems.items():
             _write(config, policy, dataset, args.shard, share, completions, facts)
         everything = [c for one in completions.values() for c in one]
-        run.metrics(
-            {
-                "completions": len(everything),
-                "mean_tokens": sum(c.n_tokens for c in everything) / len(everything),
-                "truncated": sum(c.finish_reason == "length" for c in everything) / len(everything),
-            }
-        )
+        run.metrics({"completions": len(everything)})
+        if everything:  # a shard may have no problem
+            run.metrics({"mean_tokens": sum(c.n_tokens for c in everything) / len(everything)})
+            run.metrics({"truncated": sum(c.finish_reason == "length" for c in everything) / len(everything)})
 
 
 def shard_of(config: Config, dataset: str, shard: int) -> list[Problem]:
@@ -113,7 +110,7 @@ def _write(
                 f"{policy.name}, {dataset}, {problem.problem_id}: {got} completions, expected n={config.sampling.n}"
             )
     rows = [(p.problem_id, i, *c) for p in problems for i, c in enumerate(completions[p.problem_id])]
-    columns = dict(zip(records.SAMPLE.names, map(list, zip(*rows, strict=True)), strict=True))
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(records.SAMPLE.names)}
     layout = config.layout
     source = Provenance(
         stage="sample",

@@ -36,18 +36,23 @@ def run(args: argparse.Namespace) -> None:
     if args.objective not in config.objectives:
         raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.objectives)}")
     training = config.training_of(args.objective)
-    if training.processes > 1 and "RANK" not in os.environ:  # not yet one of several
+    if training.processes == 1:
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # or the trainer would spread one process over all GPUs
+    elif os.environ.get("WORLD_SIZE") != str(training.processes):  # not yet one of several
         _launch(training)
-    if int(os.environ.get("RANK", 0)) > 0:  # the first process speaks for all
+    if training.processes > 1 and int(os.environ["RANK"]) > 0:  # the first process speaks for all
         _train(config, args.objective, args.seed, tracking.Run())
         return
     name, layout = policy_name(args.objective, args.seed), config.layout
-    with files.exclusive(Path(layout.policy(name)).parent), tracking.stage(config, "train", policy=name) as tracked:
+    folder = Path(layout.policy(name)).parent
+    with files.exclusive(folder), tracking.stage(config, "train", policy=name) as tracked:
         policy = _train(config, args.objective, args.seed, tracked)
         files.write_policy(layout.policy(name), policy)
+        shutil.rmtree(folder / "checkpoints")  # only now: without the marker they are what a killed run goes on from
         tracked.artifact(layout.policy(name))
         tracked.artifact(layout.metrics(name))
-        last = json.loads(Path(layout.metrics(name)).read_text(encoding="utf-8").splitlines()[-1])
+        lines = [json.loads(line) for line in Path(layout.metrics(name)).read_text(encoding="utf-8").splitlines()]
+        last = [line for line in lines if "reward" in line][-1]
         tracked.metrics({f"final/{key}": last.get(key) for key in ("reward", "kl", "entropy")}, step=last["step"])
 
 
@@ -63,6 +68,7 @@ def _launch(training: Training) -> None:
         if not Path(training.accelerate).is_file():
             raise UserError(f"training.accelerate: no file {training.accelerate!r}; config/accelerate/ holds some")
         launcher = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
+        launcher += ["--main_process_port", "0"]  # a free one: jobs share a host
     os.execv(sys.executable, [sys.executable, "-m", *launcher, "--module", "maxk", *sys.argv[1:]])
 
 
@@ -110,7 +116,7 @@ def _optimise(
         torch.set_num_threads(1)  # for small models threads cost more than they give; jobs run side by side
     checkpoints = folder / "checkpoints" / lineage
     tokenizer = AutoTokenizer.from_pretrained(base.model, revision=base.revision, padding_side="left")
-    rows, heldout = _prompts(config, training, problems, tokenizer)
+    rows, heldout = _prompts(config, training, problems, tokenizer, seed)
     order = schedule(training, len(rows), seed)
     stop = StopOnSignal(training.iterations)
     with grading.grader(config) as grader:
@@ -119,7 +125,7 @@ def _optimise(
         trainer = MaxkTrainer(
             model=base.model,
             reward_funcs=[PassRateReward(grader, problems, grading.limits(config))],
-            args=arguments(training, checkpoints, seed, len(order)),
+            args=arguments(training, checkpoints, seed, len(order), base.revision),
             train_dataset=rows.select(order),
             eval_dataset=heldout,
             processing_class=tokenizer,
@@ -136,13 +142,10 @@ def _optimise(
         if stop.received:
             raise SystemExit(128 + signal.SIGTERM)
         _save_model(trainer, tokenizer, folder / "model")
-        recorded = {**environment.versions(), "sandbox": grader.tier}
-    if trainer.is_world_process_zero():
-        shutil.rmtree(folder / "checkpoints")
-    return recorded
+        return {**environment.versions(), "sandbox": grader.tier}
 
 
-def _prompts(config: Config, training: Training, problems: list[Problem], tokenizer: Any) -> tuple[Any, Any]:
+def _prompts(config: Config, training: Training, problems: list[Problem], tokenizer: Any, seed: int) -> tuple[Any, Any]:
     """Prompts to train on, and those kept out for evaluation while training (None where there is none)."""
     from datasets import Dataset
 
@@ -150,7 +153,10 @@ def _prompts(config: Config, training: Training, problems: list[Problem], tokeni
 
     rows = Dataset.from_list(
         [
-            {"prompt": prompts.render(p.statement, config.prompt, tokenizer), "problem_id": p.problem_id}
+            {
+                "prompt": _without_bos(prompts.render(p.statement, config.prompt, tokenizer), tokenizer),
+                "problem_id": p.problem_id,
+            }
             for p in problems
         ]
     )
@@ -161,7 +167,16 @@ def _prompts(config: Config, training: Training, problems: list[Problem], tokeni
         raise UserError(
             f"training.evaluation.problems={training.evaluation.problems} leaves none of {len(rows)} problems to train"
         )
-    return rows.select(range(kept)), rows.select(range(kept, len(rows)))
+    shuffled = rows.shuffle(seed=seed)
+    return shuffled.select(range(kept)), shuffled.select(range(kept, len(rows)))
+
+
+def _without_bos(prompt: str, tokenizer: Any) -> str:
+    """Chat templates write the beginning-of-sequence token; TRL's tokenization of plain text adds it once more."""
+    if tokenizer.bos_token is None or not prompt.startswith(tokenizer.bos_token):
+        return prompt
+    adds = tokenizer("")["input_ids"][:1] == [tokenizer.bos_token_id]
+    return prompt.removeprefix(tokenizer.bos_token) if adds else prompt
 
 
 def last_checkpoint(folder: Path) -> str | None:

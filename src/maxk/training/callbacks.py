@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from maxk import files
 from maxk.progress import Progress
 from maxk.tracking import Run
 
@@ -27,7 +30,7 @@ class MetricsLog(TrainerCallback):
         if not state.is_world_process_zero:
             return
         kept = [line for line in self._lines() if json.loads(line)["step"] <= state.global_step]
-        self._path.write_text("".join(kept), encoding="utf-8")
+        files.write_text(self._path, "".join(kept))
 
     def on_log(
         self,
@@ -98,6 +101,15 @@ class StopOnSignal(TrainerCallback):
         self.received = True
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if self.received and state.global_step % self._iterations == 0:
+        if state.global_step % self._iterations == 0 and self._any_received():
+            self.received = True
             control.should_save = True
             control.should_training_stop = True
+
+    def _any_received(self) -> bool:
+        """The signal may reach the processes on either side of a step's end: they agree, or one would wait forever."""
+        if not dist.is_available() or not dist.is_initialized():
+            return self.received
+        flag = torch.tensor(int(self.received), device="cuda" if dist.get_backend() == "nccl" else "cpu")
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+        return bool(flag.item())

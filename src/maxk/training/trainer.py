@@ -48,12 +48,13 @@ def schedule(config: Training, problems: int, seed: int) -> list[int]:
     return torch.cat(epochs)[:count].tolist()
 
 
-def arguments(config: Training, folder: Path, seed: int, prompts: int) -> GRPOConfig:
-    """TRL's arguments for a configuration; `prompts` is the length of the `schedule`."""
+def arguments(config: Training, folder: Path, seed: int, prompts: int, revision: str | None = None) -> GRPOConfig:
+    """TRL's arguments for a configuration; `prompts` is the length of the `schedule`, `revision` the base's commit."""
     on_gpu = torch.cuda.is_available()
     return GRPOConfig(
         output_dir=str(folder),
         seed=seed,
+        model_init_kwargs={"revision": revision} if revision is not None else None,  # of policy and reference
         shuffle_dataset=False,
         max_steps=prompts // config.prompts_per_step * config.iterations,
         per_device_train_batch_size=config.microbatch_completions,
@@ -223,9 +224,12 @@ class MaxkTrainer(GRPOTrainer):
             inputs["advantages"] = self.objective(rewards, grouped, progress=self.progress).flatten()
             self._log_diagnostics(rewards, grouped)
         if self.importance_sampling_level == "sequence":
-            lengths = inputs["completion_mask"].sum(-1)
-            factor = _sequence_factor(log_ratios, lengths, inputs["advantages"], self.epsilon_low, self.epsilon_high)
-            inputs["advantages"] = inputs["advantages"] * factor
+            lengths, advantages = inputs["completion_mask"].sum(-1), inputs["advantages"]
+            factor = _sequence_factor(log_ratios, lengths, advantages, self.epsilon_low, self.epsilon_high)
+            inputs["advantages"] = advantages * factor
+            # TRL's own clip ratios look at the geometric mean and see nothing of this.
+            clipped = ((factor == 0) & (advantages != 0)).float().mean().item()
+            self._metrics["train"]["clip_ratio/sequence"].append(clipped)
 
     @torch.no_grad()
     def _refresh_advantages(self, batches: list[dict[str, Any]]) -> None:
