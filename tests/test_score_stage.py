@@ -34,7 +34,7 @@ def write_problems(config: Config, statement: str = "add") -> None:
 
 
 def write_policy(config: Config, seed: int = 0) -> None:
-    policy = Policy(POLICY, "Base model", "model", lineage={"seed": seed})
+    policy = Policy(POLICY, "Base model", "model", lineage={"settings": config.settings("base"), "weights": seed})
     files.write_policy(config.layout.policy(POLICY), policy)
 
 
@@ -154,6 +154,12 @@ def other_policy(config: Config) -> None:
     write_policy(config, seed=1)
 
 
+def other_base_settings(config: Config) -> None:
+    """A base policy made before the configuration changed."""
+    stale = {"settings": {**config.settings("base"), "prompt": {"template": "{statement}?"}}}
+    files.write_policy(config.layout.policy(POLICY), Policy(POLICY, "Base model", "model", lineage=stale))
+
+
 def other_experiment(config: Config) -> None:
     write_samples(config, 0, experiment="other")
     write_verdicts(config, 0)
@@ -172,6 +178,10 @@ def no_verdicts(config: Config) -> None:
         (other_problems, r"samples/base/toy/0.parquet: not sampled with results/data/toy/problems.parquet as it is"),
         (other_problems_for_verdicts, r"verdicts/.* and .*samples/.* were made from different problems"),
         (other_policy, r"samples/base/toy/0.parquet: not sampled with results/policies/base/policy.json as it is"),
+        (
+            other_base_settings,
+            r"base/policy.json and .*config.json do not belong .*settings.prompt.template is .*maxk base",
+        ),
         (other_experiment, r"samples/base/toy/0.parquet: made by experiment 'other', but the config is named"),
         (no_verdicts, r"verdicts/base/toy/1.parquet: no such file"),
     ],

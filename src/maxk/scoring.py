@@ -147,10 +147,11 @@ class Scorer:
 
     def _refuse_repeats(self, completions: pa.ChunkedArray) -> None:
         size = self.chunk if self.chunk < self.n else self.n // 2  # halves, where one chunk holds all
-        if size == 0 or self.n % size:
+        if size == 0:
             return
-        codes = completions.combine_chunks().dictionary_encode().indices.to_numpy()
-        repeats, chance = repeated_chunks(codes.reshape(len(self.problem_ids), -1, size))
+        codes = completions.combine_chunks().dictionary_encode().indices.to_numpy().reshape(-1, self.n)
+        whole = codes[:, : self.n // size * size]  # a last chunk may be shorter
+        repeats, chance = repeated_chunks(whole.reshape(len(self.problem_ids), -1, size))
         if chance < REPEAT_CHANCE:
             problem, chunk, earlier = repeats[0]
             raise UserError(

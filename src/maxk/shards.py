@@ -16,6 +16,7 @@ import pyarrow as pa
 from maxk import files, records
 from maxk.config import Config
 from maxk.errors import UserError
+from maxk.paths import BASE
 from maxk.provenance import require_equal
 from maxk.records import Provenance
 
@@ -49,6 +50,7 @@ def read(config: Config, policy: str, dataset: str) -> Evaluation:
     for other in shards[1:]:
         require_equal(first.samples, _shared(first.sampled), other.samples, _shared(other.sampled), remedy)
         require_equal(first.verdicts, _shared(first.verified), other.verdicts, _shared(other.verified), remedy)
+    _require_current(config, policy)
     problems_path, policy_path = config.layout.problems(dataset), config.layout.policy(policy)
     problems = files.read_problems(problems_path, "test")
     current = {
@@ -64,6 +66,24 @@ def read(config: Config, policy: str, dataset: str) -> Evaluation:
         verdicts=pa.concat_tables(files.read_table(shard.verdicts, records.VERDICT) for shard in shards),
         source=_provenance(config, shards),
     )
+
+
+def _require_current(config: Config, policy: str) -> None:
+    """A policy must be what the configuration, the base policy and the training data say now."""
+    if policy == BASE:
+        stage, again, of = "base", "maxk base", {}
+    else:
+        objective, seed = policy.split("/seed")
+        stage, again, of = "train", f"maxk train {objective} --seed {seed}", {"objective": objective}
+    path = config.layout.policy(policy)
+    lineage = files.read_policy(path).lineage
+    wanted: dict[str, Any] = {"settings": config.settings(stage, **of)}
+    if policy != BASE:
+        names = config.training_of(of["objective"]).datasets
+        wanted["base"] = files.digest_of(files.read_policy(config.layout.policy(BASE)).lineage)
+        wanted["data"] = {name: files.digest(config.layout.problems(name)) for name in names}
+    made = {key: lineage.get(key) for key in wanted}
+    require_equal(path, made, config.layout.config, wanted, f"run `{again}` again, then sample and verify")
 
 
 def _shard(config: Config, policy: str, dataset: str, index: int) -> Shard:

@@ -36,6 +36,21 @@ def write_metrics(made: Experiment, objective: str = "grpo", lines: int = 30) ->
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+def test_a_batchs_value_is_the_mean_over_the_iterations_that_log_it() -> None:
+    """As the trainer logs at μ = 3: rewards in the first iteration of a batch, ratios in the two that follow."""
+    run = [
+        {"step": 1, "reward": 0.1},
+        {"step": 2, "ratio_q99": 1.2},
+        {"step": 3, "ratio_q99": 1.4},
+        {"step": 3, "eval_reward": 0.9},
+        {"step": 4, "reward": 0.3},
+        {"step": 5, "ratio_q99": 1.0},
+        {"step": 6, "ratio_q99": 2.0},
+    ]
+    assert figures._by_batch(run, "ratio_q99", iterations=3) == pytest.approx([1.3, 1.5])
+    assert figures._by_batch(run, "reward", iterations=3) == pytest.approx([0.1, 0.3])
+
+
 def test_an_unknown_figure_is_one_line(small: Experiment) -> None:
     with pytest.raises(UserError, match=r"no figure 'figure9'; there are figure1, figure2"):
         figures.write("figure9", load(small.config), small.config)

@@ -44,7 +44,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_verdicts_and_summary(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    run(*files, "--k", "1,2,3,9")
+    run(*files, "--k", "1,2,3")
     rows = [json.loads(line) for line in files[1].with_suffix(".verdicts.jsonl").read_text().splitlines()]
     assert [(row["sample"], row["reward"]) for row in rows] == [
         (0, 1.0),
@@ -73,6 +73,36 @@ def test_a_stopped_run_goes_on_where_it_ended(files: tuple[Path, Path]) -> None:
     before = output.read_text()
     run(*files)
     assert output.read_text() == before
+
+
+@pytest.mark.parametrize("what", ["sample", "tests", "limit"])
+def test_verdicts_of_other_input_are_refused(what: str, files: tuple[Path, Path]) -> None:
+    run(*files)
+    output = files[1].with_suffix(".verdicts.jsonl")
+    before = output.read_text()
+    options = []
+    if what == "sample":
+        write(files[1], [{**SAMPLES[0], "completion": "print(2)"}, *SAMPLES[1:]])
+    elif what == "tests":
+        write(files[0], [{**PROBLEMS[0], "tests": [{"stdin": "2", "expected": "5"}]}, PROBLEMS[1]])
+    else:
+        options = ["--cpu-s", "1.5"]
+    with pytest.raises(UserError, match="made from another sample, problem, limit or sandbox"):
+        run(*files, *options)
+    assert output.read_text() == before
+
+
+def test_k_above_n_and_uneven_samples_are_told(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match="9 is more than the 3 samples"):
+        run(*files, "--k", "1,9")
+    uneven = write(tmp_path / "uneven.jsonl", SAMPLES[:5])
+    capsys.readouterr()
+    run(files[0], uneven)
+    summary = json.loads(capsys.readouterr().out)
+    assert "'any' has 2 samples, 'double' 3" in summary["note"]
+    assert "max@k" not in summary
 
 
 @pytest.mark.parametrize(

@@ -179,18 +179,27 @@ def _over_training(titles: Mapping[str, str], scores: Scores, config: Config, pa
 def _log(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:
     """Metrics [seeds, generation batches] of a row by key; seeds are cut to the shortest log.
 
-    The PPO iterations on one batch are averaged: ratios are 1 in the first and drift in those that follow.
+    Step s belongs to batch (s − 1) // μ, and a batch's value is the mean over the PPO iterations that log the key:
+    ratios are logged only where samples are stale, from the second iteration on.
     """
     runs = [_read_metrics(config.layout.metrics(policy_name(row, seed))) for seed in config.seeds]
     iterations = config.training_of(row).iterations
     found = {}
     for key in keys:
-        series = [[line[key] for line in run if line.get(key) is not None] for run in runs if run]
-        batches = min((len(one) for one in series), default=0) // iterations
+        series = [_by_batch(run, key, iterations) for run in runs if run]
+        batches = min((len(one) for one in series), default=0)
         if batches:
-            steps = np.array([one[: batches * iterations] for one in series], dtype=np.float64)
-            found[key] = steps.reshape(len(steps), batches, iterations).mean(axis=2)
+            found[key] = np.array([one[:batches] for one in series], dtype=np.float64)
     return found
+
+
+def _by_batch(run: Sequence[Mapping[str, Any]], key: str, iterations: int) -> list[float]:
+    """The key's value in every generation batch that logs it, in order."""
+    batches: dict[int, list[float]] = {}
+    for line in run:
+        if line.get(key) is not None:
+            batches.setdefault((int(line["step"]) - 1) // iterations, []).append(float(line[key]))
+    return [sum(values) / len(values) for _, values in sorted(batches.items())]
 
 
 def _read_metrics(path: str) -> list[dict[str, Any]]:

@@ -4,7 +4,9 @@ Problems: {"problem_id", "tests": [{"stdin", "expected"}, …]}, optionally "tim
 "strict_lines" and "checker" (source of a checker program).
 Samples: {"problem_id", "completion"} or {"problem_id", "program"}.
 Verdicts go to `--output`, one line a sample in order, with `sample` the line number in the samples file; a run that was
-stopped goes on where it ended. The summary is printed as JSON: max@k and pass@k, means over problems.
+stopped goes on where it ended, unless samples, problems, limits or sandbox are no longer those of the verdicts already
+there: that is an error. The summary is printed as JSON: max@k and pass@k, means over problems, which all need the same
+number of graded samples.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from maxk import files
 from maxk.errors import UserError
 
 _DEFAULT_KS = "1,8,32,128"
@@ -32,7 +35,7 @@ def register_parser(subparsers: Any) -> None:
     parser.add_argument("problems", type=Path)
     parser.add_argument("samples", type=Path)
     parser.add_argument("--output", type=Path, help="verdicts (default: SAMPLES with .verdicts.jsonl)")
-    parser.add_argument("--k", default=_DEFAULT_KS, help=f"comma-separated, those above n are left out ({_DEFAULT_KS})")
+    parser.add_argument("--k", help=f"comma-separated (default: those of {_DEFAULT_KS} that the samples suffice for)")
     parser.add_argument("--cpu-s", type=float, default=2.0, help="CPU seconds a test, where the problem has no limit")
     parser.add_argument("--memory-mb", type=int, default=512)
     parser.add_argument("--workers", type=int, help="default: one a core")
@@ -46,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from maxk.progress import Progress
     from maxk.verification import Grader, Limits, VerdictCache
 
-    ks = _numbers(args.k)
+    ks = _numbers(args.k) if args.k else None
     limits = Limits(cpu_s=args.cpu_s, memory_mb=args.memory_mb)
     problems = _problems(args.problems, limits)
     output = args.output or args.samples.with_suffix(".verdicts.jsonl")
@@ -62,7 +65,9 @@ def run(args: argparse.Namespace) -> int:
     ):
         print(f"sandbox: {grader.tier}", file=sys.stderr)
         grader.canary()
-        for line in _in_order(grader, args.samples, problems, done):
+        keys = _Keys(problems, grader, args)
+        _refuse_others(output, args.samples, keys)
+        for line in _in_order(grader, args.samples, problems, done, keys):
             file.write(json.dumps(line) + "\n")
             file.flush()
             bar.advance(status=grader.stats.summary())
@@ -70,22 +75,48 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _in_order(grader: Any, samples: Path, problems: dict[str, Any], done: int) -> Iterator[dict[str, Any]]:
+class _Keys:
+    """What a sample's verdict depends on, as a digest: the sample, its problem, limits, mode, tier and grader."""
+
+    def __init__(self, problems: dict[str, Any], grader: Any, args: argparse.Namespace) -> None:
+        from maxk.verification import POLICY_VERSION
+
+        settings = [args.cpu_s, args.memory_mb, grader.mode, grader.tier, POLICY_VERSION]
+        self._problems = {name: files.digest_of([repr(problem), settings]) for name, problem in problems.items()}
+
+    def of(self, sample: dict[str, Any]) -> str:
+        return files.digest_of([sample, self._problems.get(str(sample.get("problem_id")))])
+
+
+def _refuse_others(output: Path, samples: Path, keys: _Keys) -> None:
+    """Verdicts already there must be those of these samples, problems and settings."""
+    for number, (verdict, sample) in enumerate(zip(_lines(output), _lines(samples), strict=False)):
+        if verdict.get("key") != keys.of(sample):
+            raise UserError(
+                f"{output}:{number + 1}: made from another sample, problem, limit or sandbox than now; delete it or "
+                "name another --output"
+            )
+
+
+def _in_order(grader: Any, samples: Path, problems: dict[str, Any], done: int, keys: _Keys) -> Iterator[dict[str, Any]]:
     """Verdict lines in the samples' order, holding back those that overtook an earlier one."""
-    ids: dict[int, str] = {}
+    ids: dict[int, tuple[str, str]] = {}
     early: dict[int, Any] = {}
     following = 0
-    for index, verdict in grader.grade_iter(_submissions(samples, problems, done, ids)):
+    for index, verdict in grader.grade_iter(_submissions(samples, problems, done, ids, keys)):
         early[index] = verdict
         while following in early:
             ready = early.pop(following)
             reward = None if math.isnan(ready.reward) else ready.reward
-            line = {"sample": done + following, "problem_id": ids.pop(following), "reward": reward}
+            problem_id, key = ids.pop(following)
+            line = {"sample": done + following, "problem_id": problem_id, "key": key, "reward": reward}
             yield line | {"statuses": ready.statuses, "cpu_s": [round(seconds, 4) for seconds in ready.cpu_s]}
             following += 1
 
 
-def _submissions(samples: Path, problems: dict[str, Any], done: int, ids: dict[int, str]) -> Iterator[Any]:
+def _submissions(
+    samples: Path, problems: dict[str, Any], done: int, ids: dict[int, tuple[str, str]], keys: _Keys
+) -> Iterator[Any]:
     from maxk.verification import extract_program
 
     for number, sample in enumerate(_lines(samples)):
@@ -97,7 +128,7 @@ def _submissions(samples: Path, problems: dict[str, Any], done: int, ids: dict[i
         if "program" not in sample and "completion" not in sample:
             raise UserError(f"{samples}:{number + 1}: neither completion nor program")
         program = sample["program"] if "program" in sample else extract_program(sample["completion"]).program
-        ids[number - done] = problem_id
+        ids[number - done] = problem_id, keys.of(sample)
         yield problems[problem_id]._replace(program=program)
 
 
@@ -126,6 +157,7 @@ def _problems(path: Path, limits: Any) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Its rows; UserError where the file cannot be read or a line is no object."""
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file):
@@ -151,32 +183,38 @@ def _whole_lines(path: Path) -> int:
     return whole.count(b"\n")
 
 
-def _summary(verdicts: Path, ks: list[int]) -> dict[str, Any]:
+def _summary(verdicts: Path, ks: list[int] | None) -> dict[str, Any]:
+    """Counts, and max@k and pass@k as means over problems; these only where all have the same number of graded samples.
+
+    `ks` None: those of the default that the samples suffice for; else one above their number is an error.
+    """
     from maxk import estimators
 
     rewards: dict[str, list[float]] = defaultdict(list)
     statuses: dict[str, int] = defaultdict(int)
-    ungraded = 0
     for row in _lines(verdicts):
+        rewards[row["problem_id"]].append(math.nan if row["reward"] is None else row["reward"])
         for status in row["statuses"]:
             statuses[status] += 1
-        if row["reward"] is None:
-            ungraded += 1
-        else:
-            rewards[row["problem_id"]].append(row["reward"])
-    fewest = min(map(len, rewards.values()), default=0)
-    kept = [k for k in ks if k <= fewest]
-    count = max(len(rewards), 1)
-    return {
-        "problems": len(rewards),
-        "samples_a_problem_at_least": fewest,
-        "ungraded": ungraded,
-        "statuses": dict(statuses),
-        "max@k": {k: sum(float(estimators.max_at_k(r, k)) for r in rewards.values()) / count for k in kept},
-        "pass@k": {
-            k: sum(float(estimators.pass_at_k(len(r), sum(x == 1.0 for x in r), k)) for r in rewards.values()) / count
-            for k in kept
-        },
+    summary: dict[str, Any] = {"problems": len(rewards), "statuses": dict(statuses)}
+    ungraded = sum(math.isnan(reward) for one in rewards.values() for reward in one)
+    if ungraded:
+        raise UserError(f"{verdicts}: {ungraded} samples could not be graded (harness_error); delete it and run again")
+    counts = {len(one) for one in rewards.values()}
+    if len(counts) != 1:
+        few, many = (pick(rewards, key=lambda name: len(rewards[name]), default="") for pick in (min, max))
+        sizes = f"problem {few!r} has {len(rewards.get(few, []))} samples, {many!r} {len(rewards.get(many, []))}"
+        return summary | {"note": f"no max@k: {sizes}"}
+    [n] = counts
+    if ks is not None and max(ks) > n:
+        raise UserError(f"--k: {max(ks)} is more than the {n} samples of a problem")
+    kept = [k for k in ks or _numbers(_DEFAULT_KS) if k <= n]
+    best = estimators.max_at_k(list(rewards.values()), kept).mean(axis=0)
+    passed = [[sum(reward == 1.0 for reward in one)] for one in rewards.values()]
+    return summary | {
+        "samples_a_problem": n,
+        "max@k": dict(zip(kept, best.tolist(), strict=True)),
+        "pass@k": dict(zip(kept, estimators.pass_at_k(n, passed, kept).mean(axis=0).tolist(), strict=True)),
     }
 
 

@@ -17,8 +17,6 @@ from maxk.config import Config
 from maxk.errors import UserError
 from maxk.records import Policy, Problem, Provenance
 
-MANY = 16  # different completions, which do not come in the same order twice by chance
-
 
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("sample", help="sample completions from a policy")
@@ -71,18 +69,7 @@ def _sample(
     done = progress.track(backend.sample(requests), total=len(requests), label=f"sample {policy.name}")
     for request, completions in done:
         chunks[request.problem_id][request.first] = completions
-    for name, one in chunks.items():
-        _refuse_repeats(policy, name, list(one.values()))
     return {name: [c for first in sorted(one) for c in one[first]] for name, one in chunks.items()}, backend.facts
-
-
-def _refuse_repeats(policy: Policy, problem_id: str, chunks: list[list[Any]]) -> None:
-    """Two equal chunks of many different completions are one chunk drawn twice, no new evidence."""
-    varied = [texts for chunk in chunks if len(set(texts := tuple(c.text for c in chunk))) >= MANY]
-    if len(set(varied)) < len(varied):
-        raise UserError(
-            f"{policy.name}, {problem_id}: a chunk of completions was drawn twice; seeds do not take effect"
-        )
 
 
 def _write_prompts(config: Config, policy: Policy, shard: int, problems: list[Problem], rendered: list[str]) -> None:
