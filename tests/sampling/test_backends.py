@@ -12,9 +12,8 @@ from maxk import sampling
 from maxk.config import Sampling
 from maxk.errors import UserError
 from maxk.records import Policy
-from maxk.sampling import Completion, Request
+from maxk.sampling import Request
 from maxk.sampling.vllm import grouped_entropy
-from maxk.stages.sample import _refuse_repeats
 
 POLICY = Policy("base", "Base model", "nowhere")
 
@@ -81,14 +80,3 @@ def test_stop_tokens_are_the_policys_and_the_configs(base_model: str) -> None:
     endless = SimpleNamespace(eos_token_id=None, get_vocab=dict)
     with pytest.raises(UserError, match="names no end-of-sequence token"):
         sampling.stop_tokens(POLICY, endless, Sampling())
-
-
-def test_a_chunk_drawn_twice_is_refused() -> None:
-    many, other, few = (
-        [Completion(f"{name}{i % distinct}", 1, "stop", None) for i in range(32)]
-        for name, distinct in (("a", 32), ("b", 32), ("a", 3))
-    )
-    _refuse_repeats(POLICY, "p/0", [many, other])
-    _refuse_repeats(POLICY, "p/0", [few, few])  # so few that chance can repeat them
-    with pytest.raises(UserError, match="base, p/0: a chunk of completions was drawn twice"):
-        _refuse_repeats(POLICY, "p/0", [many, other, many])

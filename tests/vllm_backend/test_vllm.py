@@ -87,6 +87,10 @@ def test_counts_and_schema_are_the_transformers_backends(backend: VllmBackend, p
     assert backend.facts.keys() > TransformersBackend(policies[0], CONFIG).facts.keys()
 
 
+def test_an_empty_shard_is_no_work(backend: VllmBackend) -> None:
+    assert drawn(backend, []) == {}
+
+
 def test_tokens_finish_reasons_and_text(backend: VllmBackend, tokenizer: Any) -> None:
     everything: list[Completion] = []
     for max_tokens in (20, 4):

@@ -74,6 +74,8 @@ class VllmBackend:
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
         """Yields every request with its completions, as they end."""
+        if not requests:
+            return
         prompts = sampling.encode(requests, self.tokenizer, self.config, self.engine.model_config.max_model_len)
         self.facts["weights_gap"] = self._checked_weights(prompts[requests[0].prompt])
         by_id = {str(i): request for i, request in enumerate(requests)}
