@@ -177,19 +177,32 @@ def test_a_wrong_configuration_stops_before_any_job(root: Path, tmp_path: Path, 
     assert not (tmp_path / "results").exists()
 
 
-def test_a_damaged_file_is_named_and_nothing_is_overwritten(root: Path, finished: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
+def test_damaged_scores_are_named_and_cost_only_the_tables_made_from_them(
+    root: Path, finished: Path, tmp_path: Path
+) -> None:
+    """Snakemake removes a table before it makes it anew. An `update()` output would come back from a failed job, but
+    with a new date: a stale table that counts as up to date. None is better, and what took work to make stays."""
+    folder, target = tmp_path / "copy", "results/seconds/table2.csv"
     shutil.copytree(finished, folder, symlinks=True)
+    table, work = (folder / target).read_bytes(), _digests(folder)
     score = folder / "results/seconds/scores/base/pocket-short.parquet"
-    table = (folder / "results/seconds/table2.csv").read_bytes()
     score.write_bytes(score.read_bytes()[:100])
-    done = snakemake(root, folder)
+    done = snakemake(root, folder, "--", target)
     assert done.returncode != 0
     assert "pocket-short.parquet: not a whole parquet file" in done.stdout + done.stderr
-    (folder / "results/seconds/table2.csv").exists()
+    assert not (folder / target).exists()
+    assert {path for path, digest in _digests(folder).items() if digest != work[path]} == {score.relative_to(folder)}
     score.unlink()
-    assert snakemake(root, folder).returncode == 0
-    assert (folder / "results/seconds/table2.csv").read_bytes() == table
+    assert snakemake(root, folder, "--", target).returncode == 0
+    assert (folder / target).read_bytes() == table
+    assert _digests(folder) == work
+
+
+def _digests(folder: Path) -> dict[Path, str]:
+    """Everything under data, policies, samples, verdicts and scores."""
+    kinds = ("data", "policies", "samples", "verdicts", "scores")
+    found = (path for kind in kinds for path in (folder / "results/seconds" / kind).rglob("*") if path.is_file())
+    return {path.relative_to(folder): files.digest(path) for path in found}
 
 
 # -------------------------------------------------------------------------------------------------------------- kills

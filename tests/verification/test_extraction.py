@@ -75,7 +75,22 @@ def test_without_fence() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\n \n", "I cannot solve this.", "Yes", "42", "Sorry", "a, b", '"""doc"""', "x" * 10]
+    "text",
+    [
+        "",
+        "\n \n",
+        "I cannot solve this.",
+        "Yes",
+        "42",
+        "Sorry",
+        "a, b",
+        '"""doc"""',
+        "x" * 10,
+        "Answer: yes",
+        "not possible",
+        "yes or no",
+        "a < b",
+    ],
 )
 def test_prose_is_never_a_program(text: str) -> None:
     assert extract_program(text) == (None, "none")
@@ -86,6 +101,19 @@ def test_thinking_is_not_the_answer() -> None:
     assert extract_program(f"{draft}\n{F}python\n{CODE}{F}") == (CODE, "fenced")
     assert extract_program(f"<think>{F}python\n{CODE}{F}") == (None, "none")
     assert extract_program(f"so I think</think>{CODE}") == (CODE, "bare")
+
+
+@pytest.mark.parametrize("line", ["print('</think>')", "print('<think>')"])
+def test_tags_that_a_program_prints_are_its_own(line: str) -> None:
+    code = f"{line}\n{CODE}"
+    assert extract_program(f"Here:\n{F}python\n{code}{F}") == (code, "fenced")
+    assert extract_program(code) == (code, "bare")
+
+
+@pytest.mark.parametrize("text", ["~" * 50_000 + "`", "`" * 3 + "a" * 200_000 + "`", " " * 100_000 + "~~~`"])
+def test_hostile_fence_lines_cost_no_backtracking(text: str) -> None:
+    """These took minutes; the test is that they end at all within the suite's patience."""
+    assert extract_program(text).program is None
 
 
 def test_tabs_and_unicode_names() -> None:

@@ -223,15 +223,38 @@ ADMITTED = [
     "import sys\ninput = sys.stdin.readline\nprint(input())",
     "import sys, os, threading, random\nprint(sys.maxsize)",
     "from collections import *\nd = defaultdict(list)\nd[1].append(deque())\nprint(Counter('aab'))",
-    "class N:\n    def __init__(s, v):\n        s.v = v\na = N(1)\na.next = N(2)\nprint(a.next.v)",
-    "from typing import List, Optional\nclass T: pass\ndef f(x: List[int], t: Optional[T] = None) -> 'T': pass",
-    "from dataclasses import dataclass, field\n@dataclass\nclass A:\n    y: list = field(default_factory=list)",
+    "from typing import List, Optional\ndef f(x: List[int], t: Optional[int] = None) -> int: pass",
     "from functools import lru_cache\n@lru_cache(None)\ndef f(n): return n\nprint(f(1))",
+    "from copy import deepcopy\na = [[1]]\nb = deepcopy(a)\nb[0][0] += 1\nprint(a, b)",
     "print('{:>5} {}'.format(1, 2), f'{1:.3f}', '%d' % 3)",
-    "def g():\n    yield 1\nprint(list(g()))",
-    "class A(Exception):\n    pass\nclass B(A):\n    def __init__(self):\n        super().__init__('x')\nraise B()",
     "if __name__ == '__main__':\n    print(1)",
 ]
+
+# Whole programs that an earlier, larger language admitted although each kept something for the next test.
+KEPT = [
+    "def unused(eval): pass\nprint(eval(\"__import__('sys').modules.setdefault('k', [])\"))",
+    "def unused(\uff45val): pass\neval('1')",  # a full-width letter: the parser normalises it
+    "class A:\n    import sys\nm = A.sys.modules",
+    "from sys import modules as x\nclass R:\n    def __radd__(self, o): return 0\nx += R()",
+    "from copy import deepcopy\nmemo = {}\ndeepcopy(1, memo)",
+    "import copy\ncopy.deepcopy(1, memo={})",
+    "from copy import deepcopy as d\nd(*[1, {}])",
+    "import json\nclass X:\n    def __exit__(self, t, e, tb): t.seen = 1\nwith X(): json.loads('{')",
+    "from dataclasses import dataclass, field\n@dataclass\nclass A:\n    _HAS_DEFAULT_FACTORY: int = 5",
+    "def g(): yield from It()\nnext(g())",
+    "import sys\nsys.stdout.flush = lambda: None",
+    "import sys\ns = sys.stdin\ns.close = print",
+    "import sys\ndel sys.stdin.mode",
+    "class C: pass",
+    "with open(0): pass",
+    "def g():\n    yield 1",
+    "match 1:\n    case int(real=x): pass",
+]
+
+
+@pytest.mark.parametrize("source", KEPT)
+def test_what_kept_state_once_is_refused(source: str) -> None:
+    assert purity.refusal(ast.parse(source)) is not None
 
 
 @pytest.mark.parametrize("source", ADMITTED)

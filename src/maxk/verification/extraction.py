@@ -24,7 +24,9 @@ from typing import NamedTuple
 
 FENCED, UNCLOSED, BARE, NONE = "fenced", "unclosed", "bare", "none"
 
-_FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})[ \t]*([^\s`{]*)[^`]*$")
+# Possessive: a long line of fence characters costs no backtracking.
+_FENCE = re.compile(r"^[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([^\s`{]*+)[^`]*+$")
+_END_OF_THOUGHT = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
 _PYTHON_TAGS = {"", "py", "python", "python3", "py3", "python2", "pypy", "pypy3", "ipython", "cpython"}
 _LONGEST = 1 << 20  # characters; nothing longer is a program, and parsing it would cost seconds
 
@@ -45,15 +47,31 @@ class _Block:
 def extract_program(completion: str) -> Extraction:
     """The Python program in a model's completion; never raises, whatever the text."""
     text = completion.replace("\r\n", "\n").replace("\r", "\n")
-    _, closed, after = text.rpartition("</think>")
-    text = after if closed else text
-    if "<think>" in text:
-        text = text[: text.index("<think>")]
+    text = _after_thought(text)
     blocks, fences = _blocks(text)
     if not fences:
         return _bare(text)
     best = _best(blocks)
     return Extraction(None, NONE) if best is None else Extraction(best.source, best.status)
+
+
+def _after_thought(text: str) -> str:
+    """What follows a reasoning block at the start; tags that a program prints are left alone.
+
+    The block opens the completion, or the prompt opened it and only its end stands here: on a line of its own, or
+    before the first fence. A block that never ends has no answer behind it.
+    """
+    if text.lstrip().startswith("<think>"):
+        return text.partition("</think>")[2]
+    ends = list(_END_OF_THOUGHT.finditer(text))
+    if ends:
+        return text[ends[-1].end() :]
+    lines = text.split("\n")
+    fence = next((number for number, line in enumerate(lines) if _FENCE.match(line)), len(lines))
+    before, behind = "\n".join(lines[:fence]), lines[fence:]
+    if "</think>" not in before or (not behind and _parse(text) is not None):
+        return text
+    return "\n".join([before.rpartition("</think>")[2], *behind])
 
 
 def _blocks(text: str) -> tuple[list[_Block], int]:
@@ -127,11 +145,14 @@ def _bare(text: str) -> Extraction:
 
 
 def _is_code(tree: ast.Module | None) -> bool:
-    """More than words: "Yes" and "42" parse as Python, but nobody meant them as programs."""
-    return tree is not None and any(
-        not (isinstance(node, ast.Expr) and isinstance(node.value, (ast.Name, ast.Constant, ast.Tuple)))
-        for node in tree.body
-    )
+    """More than words: "Yes", "42", "not possible" and "Answer: yes" parse as Python but are no programs."""
+    return tree is not None and not all(_is_words(node) for node in tree.body)
+
+
+def _is_words(node: ast.stmt) -> bool:
+    if isinstance(node, ast.AnnAssign):
+        return node.value is None
+    return isinstance(node, ast.Expr) and not any(isinstance(inner, ast.Call) for inner in ast.walk(node))
 
 
 def _parse(source: str) -> ast.Module | None:

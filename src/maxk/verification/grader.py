@@ -21,7 +21,7 @@ from maxk.verification.cache import VerdictCache
 from maxk.verification.comparison import outputs_match
 from maxk.verification.keys import Keys, policy_version
 from maxk.verification.planning import plan
-from maxk.verification.pool import Check, Job, Run, Server
+from maxk.verification.pool import KINDS, NUMPY, PLAIN, Check, Job, Run, Server
 from maxk.verification.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, StartError, numpy_folder
 from maxk.verification.verdicts import (
     HARNESS_ERROR,
@@ -116,7 +116,7 @@ class Grader:
 
     def __enter__(self) -> Grader:
         self._choose_tier()
-        fresh = [self._start(numpy=False) for _ in range(self.workers - 1)]
+        fresh = [self._start(PLAIN) for _ in range(self.workers - 1)]
         for server in fresh:
             self._adopt(server)
         return self
@@ -173,7 +173,7 @@ class Grader:
         names = TIERS if self._wanted == "auto" else (self._wanted,)
         for name in names:
             try:
-                server = self._start(numpy=False, tier=name)
+                server = self._start(PLAIN, tier=name)
                 self._adopt(server)
                 if name != OFF:
                     self._probe(server)
@@ -195,8 +195,8 @@ class Grader:
                     bait.add(run.test, run.output())
             bait.judge()
 
-    def _start(self, numpy: bool, tier: str = "") -> Server:
-        return Server(tier or self.tier, numpy)
+    def _start(self, kind: str, tier: str = "") -> Server:
+        return Server(tier or self.tier, kind)
 
     def _adopt(self, server: Server) -> None:
         server.process.wait_ready()
@@ -212,15 +212,18 @@ class Grader:
         """A new server in place of a dead or abandoned one; returns the jobs it had."""
         jobs = list(server.jobs.values())
         self._dismiss(server)
-        self._adopt(self._start(server.numpy, server.tier))
+        self._adopt(self._start(server.kind, server.tier))
         self.stats.restarts += 1
         return jobs
 
-    def _pool(self, numpy: bool) -> list[Server]:
-        """Servers for programs with or without numpy; those with it start when the first such program comes."""
-        pool = [server for server in self._servers if server.numpy == numpy]
+    def _pool(self, kind: str) -> list[Server]:
+        """Servers for programs without numpy, with it, or for checkers; the latter two start when first needed.
+
+        Checkers read expected outputs, which stay in a server's freed memory: no program may be forked from there.
+        """
+        pool = [server for server in self._servers if server.kind == kind]
         if not pool:
-            pool = [self._start(numpy) for _ in range(self.workers)]
+            pool = [self._start(kind) for _ in range(self.workers)]
             for server in pool:
                 self._adopt(server)
         return pool
@@ -234,13 +237,13 @@ class _Grading:
         self.source = iter(submissions)
         self.index = 0
         self.exhausted = False
-        self.waiting: dict[bool, deque[Job | Check]] = {False: deque(), True: deque()}
+        self.waiting: dict[str, deque[Job | Check]] = {kind: deque() for kind in KINDS}
         self.alone: deque[Job] = deque()
         self.open: dict[bytes, Job] = {}
         self.memo: OrderedDict[bytes, Verdict] = OrderedDict()
         self.done: list[tuple[int, Verdict]] = []
         self.to_store: list[tuple[bytes, Verdict]] = []
-        self.keys = Keys(policy_version(), grader.tier, grader.limits)
+        self.keys = Keys(policy_version(), grader.tier, grader.mode, grader.limits)
 
     def run(self) -> Iterator[tuple[int, Verdict]]:
         try:
@@ -293,7 +296,7 @@ class _Grading:
         else:
             numpy = "numpy" in submission.program and numpy_folder() is not None
             how = plan(submission.program, share=self.grader.mode == "auto" and not numpy)
-            job = Job(submission, submission.limits or self.grader.limits, key, [index], numpy, how)
+            job = Job(submission, submission.limits or self.grader.limits, key, [index], NUMPY if numpy else PLAIN, how)
             job.statuses = [RUNTIME_ERROR if how.broken else HARNESS_ERROR] * len(submission.tests)
             job.cpu_s = [0.0] * len(submission.tests)
             if how.broken:
@@ -301,7 +304,7 @@ class _Grading:
                 self._finish_if_done(job)
             else:
                 self.open[key] = job
-                self.waiting[numpy].append(job)
+                self.waiting[job.kind].append(job)
 
     def _give(self, index: int, verdict: Verdict) -> None:
         self.stats.submissions += 1
@@ -314,14 +317,14 @@ class _Grading:
         if self.alone and (len(self.alone) >= _ALONE_AT_ONCE or not any(self.waiting.values())):
             if not self._busy():
                 alone = self.alone.popleft()
-                self._send(self.grader._pool(alone.numpy)[0], alone)
+                self._send(self.grader._pool(alone.kind)[0], alone)
             return
         if any(job.alone for server in self._busy() for job in server.jobs.values()):
             return
-        for numpy, queue in self.waiting.items():
+        for kind, queue in self.waiting.items():
             if not queue:
                 continue
-            servers = self.grader._pool(numpy)
+            servers = self.grader._pool(kind)
             for depth in range(1, _QUEUE_PER_SERVER + 1):
                 for server in servers:
                     while queue and len(server.jobs) < (1 if queue[0].attempts else depth):
@@ -355,7 +358,7 @@ class _Grading:
             jobs[0].attempts += 1
         for job in reversed(jobs):
             if job.attempts < _ATTEMPTS:
-                self.waiting[job.numpy].appendleft(job)
+                self.waiting[job.kind].appendleft(job)
             elif isinstance(job, Check):
                 self._decided(job, HARNESS_ERROR)
             else:
@@ -405,7 +408,7 @@ class _Grading:
         if isinstance(checker, CheckerProgram):
             check = Check(job, test, output, job.limits, checker.source)
             job.checks[test] = check
-            self.waiting[False].appendleft(check)
+            self.waiting[check.kind].appendleft(check)
         elif checker is not None:
             job.statuses[test] = PASSED if _trusted(checker, stdin, expected, output) else WRONG_ANSWER
         else:

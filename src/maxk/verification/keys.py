@@ -6,6 +6,7 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 from maxk.verification.verdicts import CheckerProgram, Limits, Submission, Test
@@ -24,16 +25,28 @@ def policy_version() -> str:
     return digest.hexdigest()[:16]
 
 
+@cache
+def _numpy_version() -> str:
+    """Programs may import it: another version may give another verdict."""
+    try:
+        return metadata.version("numpy")
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
 class Keys:
     """Computes keys; hashes a test list once while its submissions come one after another."""
 
-    def __init__(self, version: str, tier: str, limits: Limits) -> None:
-        self._prefix = f"{version} {tier}"
+    def __init__(self, version: str, tier: str, mode: str, limits: Limits) -> None:
+        self._prefix = f"{version} {tier} {mode} {_numpy_version()}"
+        self._functions: dict[int, object] = {}  # kept alive, or another function could get the same id
         self._limits = limits
         self._tests: dict[int, tuple[Sequence[Test], bytes]] = {}
 
     def of(self, submission: Submission) -> bytes:
         checker = submission.checker
+        if checker is not None and not isinstance(checker, CheckerProgram):
+            self._functions[id(checker)] = checker
         # A function has no content to hash: its identity tells equal submissions of one call, and is never stored.
         identity = checker.source if isinstance(checker, CheckerProgram) else id(checker) if checker else ""
         rest = (self._prefix, submission.limits or self._limits, submission.strict_lines, identity)

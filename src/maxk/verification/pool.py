@@ -27,6 +27,7 @@ _PACKET, _FILES = 1 << 18, 64
 _SHARED_TESTS = 2000  # more results than this do not fit in one packet
 _SLACK_S = 30.0
 _BATCH_RUNS = 32
+KINDS = PLAIN, NUMPY, CHECKER = ("plain", "numpy", "checker")  # servers: what they run and what they hold
 CHECKER_FILES = ["input.txt", "expected.txt", "output.txt"]
 
 
@@ -38,7 +39,7 @@ class Job:
     limits: Limits
     key: bytes
     waiters: list[int]
-    numpy: bool
+    kind: str  # of the server it needs
     plan: Plan
     statuses: list[str] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
@@ -64,10 +65,10 @@ class Check:
     output: bytes
     limits: Limits
     source: str
-    numpy: bool = False
     attempts: int = 0
     alone: bool = False
     tests: int = 1
+    kind = CHECKER
 
 
 class Server:
@@ -75,11 +76,11 @@ class Server:
 
     _ids = 0
 
-    def __init__(self, tier: str, numpy: bool) -> None:
-        self.tier, self.numpy = tier, numpy
+    def __init__(self, tier: str, kind: str) -> None:
+        self.tier, self.kind = tier, kind
         self.jobs: dict[int, Job | Check] = {}
         self.heard = time.monotonic()
-        self.process = ServerProcess(tier, numpy)
+        self.process = ServerProcess(tier, numpy=kind == NUMPY)
 
     def is_stuck(self) -> bool:
         """Whether it has been silent for longer than any batch of its jobs can take."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from maxk.verification.planning import Plan
-from maxk.verification.pool import Job
+from maxk.verification.pool import PLAIN, Job
 from maxk.verification.verdicts import Limits, Submission
 
 _PROGRAM = """
@@ -58,7 +58,7 @@ class Bait:
     def job(self) -> Job:
         tests = [(attack + "\n", "") for attack in _ATTACKS]
         limits = Limits(cpu_s=5, memory_mb=64, output_bytes=1 << 16)
-        job = Job(Submission(self._program, tests), limits, b"", [], numpy=False, plan=Plan())
+        job = Job(Submission(self._program, tests), limits, b"", [], kind=PLAIN, plan=Plan())
         job.statuses = [""] * len(tests)
         return job
 

@@ -6,7 +6,8 @@ can keep, find or change anything that outlives one execution with fresh globals
 Why it is sound. The invariant is: *every value the program can hold is immutable or was made during this execution.*
 
 1. It holds at the start: the globals are fresh and hold only constants; of the builtins only those in `_BUILTINS` can
-   be named, all immutable C objects; no name with two leading underscores but `__name__` can be named at all.
+   be named, all immutable C objects; the name of any other builtin is refused even where the program binds it, for it
+   may not be bound where it is read; no name with two leading underscores but `__name__` can be named at all.
 2. Imports keep it: of a library module only the listed attributes can be named. A module itself is never a value (its
    name may stand only before `.attribute`). Of its attributes, immutable ones (C functions, static types, numbers,
    strings: decided from the object itself by `_is_immutable`) may be used freely; Python-level functions and classes,
@@ -16,11 +17,12 @@ Why it is sound. The invariant is: *every value the program can hold is immutabl
    builtin or library type reachable from here has, unless listed in `_METHODS` as yielding only new or own values. So
    frames, code, globals, tracebacks, buffers and default factories are out of reach, whatever the receiver is.
    `str.format` reaches attributes by text: allowed only on literals without them.
-4. Then attribute *stores* can only ever hit objects of this execution (the store needs a holder of the object).
-5. Nothing of the program runs after its end: no `__del__`, no generator that yields inside `try` or `with` (its
-   clean-up would run when collected), no threads, signals, atexit, async. Settings a program may change through the
-   listed calls (recursion limit, integer digits) and caches of library functions, whose keys may be objects of
-   the program, are reset by the executor (`execution.py`).
+4. Attributes are never stored or deleted: methods of streams and library objects stay what they are.
+5. Nothing of the program runs after its end, and no library code calls back into it with objects of its own: there are
+   no classes (so no `__del__`, `__exit__`, `__radd__`, hooks of dataclasses or of `deepcopy`), no generator functions
+   (no clean-up when collected), no threads, signals, atexit, async. Settings a program may change through the listed
+   calls (recursion limit, integer digits) and caches of library functions, whose keys may be objects of the program,
+   are reset by the executor (`execution.py`), which also frees what an execution leaves.
 
 Anything this module does not know, a syntax node included, is refused.
 """
@@ -45,9 +47,9 @@ from typing import Any
 
 _BUILTINS = frozenset(
     """
-    abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict divmod enumerate filter float
-    format frozenset hex input int isinstance issubclass iter len list map max min next object oct ord pow print
-    property range repr reversed round set slice sorted staticmethod str sum super tuple zip Ellipsis NotImplemented
+    abs all any ascii bin bool bytearray bytes callable chr complex dict divmod enumerate filter float
+    format frozenset hex input int isinstance issubclass iter len list map max min next oct ord pow print
+    range repr reversed round set slice sorted str sum tuple zip Ellipsis NotImplemented
     exit quit
     ArithmeticError AssertionError AttributeError BaseException EOFError Exception FloatingPointError
     ImportError IndexError KeyError KeyboardInterrupt LookupError NameError NotImplementedError OSError OverflowError
@@ -65,11 +67,11 @@ _LIBRARY: dict[str, frozenset[str]] = {
         "tan tau",
         "collections": "ChainMap Counter OrderedDict defaultdict deque namedtuple",
         "copy": "copy deepcopy",
-        "dataclasses": "dataclass field asdict astuple replace",
+        "dataclasses": "",
         "decimal": "Decimal ROUND_CEILING ROUND_DOWN ROUND_FLOOR ROUND_HALF_DOWN ROUND_HALF_EVEN ROUND_HALF_UP "
         "ROUND_UP",
         "fractions": "Fraction",
-        "functools": "cache cmp_to_key lru_cache partial reduce total_ordering",
+        "functools": "cache cmp_to_key lru_cache partial reduce",
         "heapq": "heapify heappop heappush heappushpop heapreplace merge nlargest nsmallest",
         "itertools": "accumulate batched chain combinations combinations_with_replacement compress count cycle "
         "dropwhile filterfalse groupby islice pairwise permutations product repeat starmap takewhile tee zip_longest",
@@ -122,31 +124,19 @@ _METHODS = frozenset(
     limit_denominator quantize normalize to_integral_value sqrt copy_abs
     read readline readlines write writelines flush buffer
     group groups groupdict start end span search match findall finditer fullmatch sub subn pattern string
-    cache_clear close send step stop tolist setter getter from_iterable value name
-    """.split()
-)
-
-_DUNDER_METHODS = frozenset(
-    f"__{name}__"
-    for name in """
-    init repr str bool len iter next contains getitem setitem delitem missing call hash eq ne lt le gt ge
-    add sub mul truediv floordiv mod pow divmod and or xor lshift rshift matmul neg pos abs invert
-    radd rsub rmul rtruediv rfloordiv rmod rpow rand ror rxor
-    iadd isub imul itruediv ifloordiv imod ipow iand ior ixor
-    int float index round floor ceil trunc reversed enter exit post_init
+    cache_clear step stop tolist from_iterable value name
     """.split()
 )
 
 _NODES = frozenset(
     getattr(ast, name)
     for name in """
-    Module Expression FunctionDef Lambda ClassDef Return Delete Assign AugAssign AnnAssign For While If With Raise Try
+    Module Expression FunctionDef Lambda Return Delete Assign AugAssign AnnAssign For While If Raise Try
     Assert Import ImportFrom Global Nonlocal Expr Pass Break Continue BoolOp NamedExpr BinOp UnaryOp IfExp Dict Set
-    ListComp SetComp DictComp GeneratorExp Yield YieldFrom Compare Call FormattedValue JoinedStr Constant Attribute
-    Subscript Starred Name List Tuple Slice comprehension ExceptHandler arguments arg keyword alias withitem
+    ListComp SetComp DictComp GeneratorExp Compare Call FormattedValue JoinedStr Constant Attribute
+    Subscript Starred Name List Tuple Slice comprehension ExceptHandler arguments arg keyword alias
     Load Store Del And Or Add Sub Mult MatMult Div Mod Pow LShift RShift BitOr BitXor BitAnd FloorDiv Invert Not UAdd
     USub Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn
-    Match match_case MatchValue MatchSingleton MatchSequence MatchStar MatchAs MatchOr
     """.split()
 )
 
@@ -254,11 +244,10 @@ class _Check:
         self.items: dict[str, set[tuple[str, str]]] = {}  # local name → library items it may stand for
         self.typing: set[str] = set()
         self.stored: set[str] = set()  # names bound by anything but an import
-        self.plain_classes: set[str] = set()
         for node in ast.walk(tree):
             self._collect(node)
-        if self.stored & (self.modules.keys() | self.typing | {"super"}):
-            raise _Refused("rebinds a module, a typing name or super")
+        if self.stored & (self.modules.keys() | self.items.keys() | self.typing):
+            raise _Refused("rebinds an imported name")
         self.pending: list[ast.AST] = [tree]
         while self.pending:
             node = self.pending.pop()
@@ -280,23 +269,17 @@ class _Check:
             self._collect_import(node)
         elif isinstance(node, ast.ImportFrom):
             self._collect_import_from(node)
-        elif isinstance(node, ast.ClassDef) and not node.decorator_list and node.name not in self.stored:
-            self.plain_classes.add(node.name)
-            _plain_name(node.name)
         else:
             self._collect_binding(node)
 
     def _collect_binding(self, node: ast.AST) -> None:
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            if node.id != "__slots__":
-                _plain_name(node.id)
+            _plain_name(node.id)
             self.stored.add(node.id)
         elif isinstance(node, ast.arg):
             _plain_name(node.arg)
             self.stored.add(node.arg)
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            self.stored.add(node.name)
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+        elif isinstance(node, (ast.FunctionDef, ast.ExceptHandler)) and node.name is not None:
             _plain_name(node.name)
             self.stored.add(node.name)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
@@ -343,7 +326,7 @@ class _Check:
             raise _Refused(f"{name} used as a value")
         for module, item in self.items.get(name, ()):
             self._library_item(module, item, called)
-        known = name in self.stored or name in self.items or name in self.plain_classes or name in _BUILTINS
+        known = name in self.stored or name in self.items or name in _BUILTINS
         if not known:
             raise _Refused(f"name {name}")
 
@@ -355,13 +338,12 @@ class _Check:
 
     def _attribute(self, node: ast.Attribute, called: bool = False) -> None:
         base, name = node.value, node.attr
-        load = isinstance(node.ctx, ast.Load)
+        if not isinstance(node.ctx, ast.Load):
+            raise _Refused(f"stores .{name}")
         if isinstance(base, ast.Name) and base.id in self.modules:
-            if not load:
-                raise _Refused("stores into a module")
             self._library_item(self.modules[base.id], name, called)
             return
-        if not (_harmless_read(base, name) if load else not name.startswith("__")):
+        if not _harmless_read(base, name):
             raise _Refused(f".{name}")
         self._later(base)
 
@@ -375,23 +357,20 @@ class _Check:
             self._later(node)
 
     def _call(self, node: ast.Call) -> None:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        copies = name in ("copy", "deepcopy") or ("copy", "deepcopy") in self.items.get(name, ())
+        if copies and (node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args)):
+            raise _Refused("copies with a memo")
+        if copies and len(node.args) > 1:  # `deepcopy(x, memo)` hands its own mutable default to the memo
+            raise _Refused("copies with a memo")
         self._called(node.func)
         self._later(*node.args, *node.keywords)
 
     def _function(self, node: ast.FunctionDef) -> None:
-        if node.name.startswith("__") and node.name not in _DUNDER_METHODS:
-            raise _Refused(f"def {node.name}")
         for decorator in node.decorator_list:
             self._called(decorator)
         self._later(node.args, *node.body)
         self._annotation(node.returns)
-
-    def _class(self, node: ast.ClassDef) -> None:
-        if node.keywords:
-            raise _Refused("class keywords")
-        for decorator in node.decorator_list:
-            self._called(decorator)
-        self._later(*node.bases, *node.body)
 
     def _argument(self, node: ast.arg) -> None:
         self._annotation(node.annotation)
@@ -399,11 +378,6 @@ class _Check:
     def _annotated(self, node: ast.AnnAssign) -> None:
         self._later(node.target, node.value)
         self._annotation(node.annotation)
-
-    def _guarded(self, node: ast.Try | ast.With) -> None:
-        if any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in ast.walk(node)):
-            raise _Refused("yield inside try or with")
-        self._children(node)
 
     def _annotation(self, node: ast.expr | None) -> None:
         """Typing caches what it is subscripted with, so only classes and types may stand in an annotation."""
@@ -413,8 +387,6 @@ class _Check:
             for element in node.elts:
                 self._annotation(element)
         elif isinstance(node, ast.Subscript):
-            if isinstance(node.value, ast.Name) and node.value.id in self.plain_classes:
-                raise _Refused("subscripts its own class")
             self._annotation(node.value)
             self._annotation(node.slice)
         elif isinstance(node, ast.Name):
@@ -433,8 +405,12 @@ class _Check:
             self._name(node, called=True)
 
 
+_OTHER_BUILTINS = frozenset(dir(builtins)) - _BUILTINS
+
+
 def _plain_name(name: str) -> None:
-    if name.startswith("__"):
+    """A name that means nothing but what the program binds, or a builtin of the list."""
+    if name.startswith("__") or name in _OTHER_BUILTINS:
         raise _Refused(name)
 
 
@@ -444,8 +420,6 @@ def _harmless_read(base: ast.expr, name: str) -> bool:
         return True
     if name == "format" and isinstance(base, ast.Constant):
         return _harmless_format(base.value)
-    if name == "__init__":
-        return isinstance(base, ast.Call) and isinstance(base.func, ast.Name) and base.func.id == "super"
     return not name.startswith(("__", *_INTROSPECTION)) and name not in _ATTRIBUTES_OF_OTHERS
 
 
@@ -456,11 +430,8 @@ _VISITORS: dict[type[ast.AST], Any] = {
     ast.Attribute: _Check._attribute,
     ast.Call: _Check._call,
     ast.FunctionDef: _Check._function,
-    ast.ClassDef: _Check._class,
     ast.arg: _Check._argument,
     ast.AnnAssign: _Check._annotated,
-    ast.Try: _Check._guarded,
-    ast.With: _Check._guarded,
 }
 
 

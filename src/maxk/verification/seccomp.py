@@ -30,7 +30,7 @@ PID_PLACEHOLDER = 0x5AFEC0DE  # replaced in the child filter by the child's own 
 _PLAIN = """
     read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range
     fstat newfstatat stat lstat statx fstatfs statfs access faccessat faccessat2 readlink readlinkat getdents
-    getdents64 getcwd chdir fchdir umask ftruncate fsync fdatasync fadvise64 flock
+    getdents64 getcwd chdir fchdir umask ftruncate fsync fdatasync fadvise64
     dup dup2 dup3 pipe pipe2 poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait
     eventfd eventfd2
     mmap munmap mremap mprotect madvise brk mincore msync mlock munlock membarrier

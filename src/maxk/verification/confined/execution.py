@@ -230,11 +230,14 @@ class SharedRuns:
     def attempts(self) -> Iterator[Attempt]:
         limit(resource.RLIMIT_AS, self.limits.address_space, self.limits.address_space)
         _timer.start()
-        cpu, charged = 0, 0
+        used, charged = 0, 0  # CPU nanoseconds of the tests alone, without what tidying up between them takes
         imports = "import" in self.source
         for data in self.inputs:
             offset = os.lseek(1, 0, os.SEEK_END)
             limit(resource.RLIMIT_FSIZE, offset + self.limits.output_bytes + 1, _INFINITY)
+            started = _cpu_ns()
+            seconds = started // 10**9 + 1 + math.ceil(_BACKSTOP * self.limits.cpu_s)
+            limit(resource.RLIMIT_CPU, seconds, _INFINITY)
             _timer.set(self.limits.cpu_s + _TIMER_SLACK_S)
             self._fresh_streams(data)
             sys.setrecursionlimit(_RECURSION_LIMIT)
@@ -244,18 +247,21 @@ class SharedRuns:
             attempt = Attempt(self.code, fresh_main())
             yield attempt
             outcome = self._outcome(attempt)
-            before, cpu = cpu, _cpu_ns()
-            if cpu - before > self.limits.cpu_s * 1e9:
-                charged += cpu - before
-            os.write(self.report_fd, RECORD.pack(outcome, cpu, os.lseek(1, 0, os.SEEK_END)))
+            spent = _cpu_ns() - started
+            used += spent
+            if spent > self.limits.cpu_s * 1e9:
+                charged += spent
+            os.write(self.report_fd, RECORD.pack(outcome, used, os.lseek(1, 0, os.SEEK_END)))
             if outcome == ABNORMAL or charged >= self.limits.total_cpu_s * 1e9:
                 break
+            attempt.namespace.clear()  # its cycles must not weigh on the next test's memory and time
+            gc.collect()
         os._exit(0)
 
     def _fresh_streams(self, data: bytes) -> None:
         raw = io.BytesIO(data)
         raw.name = 0  # as of a stream over descriptor 0
-        sys.stdin = text(io.BufferedReader(raw))
+        sys.stdin = text(io.BufferedReader(raw, 4096))  # as over a descriptor
         sys.stdout = text(open(1, "wb", closefd=False))  # noqa: SIM115
         sys.stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115
 
@@ -264,6 +270,8 @@ class SharedRuns:
         if isinstance(error, MemoryError):
             return ABNORMAL
         status = exit_status(error)
+        if status == EXIT_MEMORY:  # chosen by the program: run alone it counts as it would there
+            return ABNORMAL
         if not _flushed(sys.stdout):
             status = status or 120
         return FAILED if status else ENDED

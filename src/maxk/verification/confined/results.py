@@ -8,10 +8,12 @@ Packets on the control socket (SOCK_SEQPACKET):
 from __future__ import annotations
 
 import array
+import errno
 import fcntl
 import marshal
 import os
 import resource
+import time
 import types
 from struct import Struct
 from typing import Any
@@ -24,6 +26,7 @@ RAN, RUNTIME_ERROR, TIME_LIMIT, MEMORY_LIMIT, OUTPUT_LIMIT, VIOLATION, UNTESTED 
 
 _BATCH_RUNS, _BATCH_BYTES = 32, 32 << 20  # results are passed on no later than this
 _SOL_SOCKET, _SCM_RIGHTS = 1, 1
+_BUSY_PARENT_S = 0.005
 
 
 def memory_file(data: bytes = b"") -> int:
@@ -131,8 +134,20 @@ class Batch:
         first = self.next - len(self._results)
         head = HEADER.pack(self.job.id, first, len(self._results), shared, not self.left)
         rights = (_SOL_SOCKET, _SCM_RIGHTS, array.array("i", self._files))
-        self.control.sendmsg([head + b"".join(result.pack() for result in self._results)], [rights])
+        self._deliver(head + b"".join(result.pack() for result in self._results), rights)
         self._close()
+
+    def _deliver(self, packet: bytes, rights: Any) -> None:
+        """The kernel bounds descriptors in flight: while the parent is busy elsewhere, wait for it to take some."""
+        while True:
+            try:
+                self.control.sendmsg([packet], [rights])
+            except OSError as error:
+                if error.errno != errno.ETOOMANYREFS:
+                    raise
+                time.sleep(_BUSY_PARENT_S)
+            else:
+                return
 
     def _close(self) -> None:
         for fd in self._files:

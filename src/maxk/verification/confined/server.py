@@ -22,6 +22,7 @@ for _name in ("maxk", "maxk.verification", "maxk.verification.confined"):
 import _socket  # the C part alone: `socket` maps twenty more pieces of memory, which every fork would copy
 import atexit
 import builtins
+import fcntl
 import gc
 import importlib
 import os
@@ -92,7 +93,9 @@ class Server:
 
     def __init__(self, control: Any, settings: dict[str, Any]) -> None:
         self.control = control
-        self.confinement = Confinement(os.open(os.devnull, os.O_WRONLY), death_with_parent())
+        null = os.open(os.devnull, os.O_WRONLY)
+        self.null_flags = fcntl.fcntl(null, fcntl.F_GETFL)
+        self.confinement = Confinement(null, death_with_parent())
         if settings["server_filter"]:
             self._confine(settings)
         self.idle_address_space = address_space_in_use()
@@ -142,6 +145,8 @@ class Server:
 
     def _single(self, job: Job, batch: Batch) -> None:
         stdin, stdout = memory_file(job.inputs[batch.next]), memory_file()
+        # Children share the open file behind stderr; what one did to its flags must not reach the next.
+        fcntl.fcntl(self.confinement.null, fcntl.F_SETFL, self.null_flags)
         pid = fork()
         if pid == 0:
             self.confinement.enter(stdin, stdout)
@@ -213,6 +218,8 @@ class Server:
             return []  # which execution used it cannot be told
         results: list[Result] = []
         cpu_ns = end = 0
+        if not _plausible(job, report, death):
+            return []  # the check that admitted the program was wrong: believe nothing that its process said
         for how, cpu_ns_now, end_now in RECORD.iter_unpack(report[: len(report) // RECORD.size * RECORD.size]):
             if how == ABNORMAL:
                 return results
@@ -226,6 +233,15 @@ class Server:
         if death.signal in _CPU_SIGNALS and len(results) < len(job.inputs):
             results.append(Result(TIME_LIMIT, death.cpu_s - cpu_ns / 1e9, end, peak=peak))
         return results
+
+
+def _plausible(job: Job, report: bytes, death: Death) -> bool:
+    """Whether reports can be those of an orderly process: a second line of defence behind the purity check."""
+    records = list(RECORD.iter_unpack(report[: len(report) // RECORD.size * RECORD.size]))
+    cpu, ends = [0, *(r[1] for r in records)], [0, *(r[2] for r in records)]
+    in_order = cpu == sorted(cpu) and ends == sorted(ends) and len(records) <= len(job.inputs)
+    unexplained = death.cpu_s - cpu[-1] / 1e9  # start, tidying up, and a last test that was stopped
+    return in_order and unexplained <= 2 * job.limits.cpu_s + 1
 
 
 def _drain(reader: int) -> bytes:
