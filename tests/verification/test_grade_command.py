@@ -95,14 +95,28 @@ def test_verdicts_of_other_input_are_refused(what: str, files: tuple[Path, Path]
 def test_k_above_n_and_uneven_samples_are_told(
     files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(UserError, match="9 is more than the 3 samples"):
+    with pytest.raises(UserError, match="9 is more than the 3 samples of problem 'double'"):
         run(*files, "--k", "1,9")
+    assert not files[1].with_suffix(".verdicts.jsonl").exists()  # told before any work
     uneven = write(tmp_path / "uneven.jsonl", SAMPLES[:5])
     capsys.readouterr()
     run(files[0], uneven)
     summary = json.loads(capsys.readouterr().out)
     assert "'any' has 2 samples, 'double' 3" in summary["note"]
     assert "max@k" not in summary
+    run(files[0], write(tmp_path / "lost.jsonl", SAMPLES[:3]))
+    summary = json.loads(capsys.readouterr().out)
+    assert "'any' has 0 samples, 'double' 3" in summary["note"]
+    assert "max@k" not in summary
+
+
+def test_ungraded_samples_are_named_not_averaged(files: tuple[Path, Path]) -> None:
+    run(*files)
+    output = files[1].with_suffix(".verdicts.jsonl")
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    write(output, [*rows[:4], {**rows[4], "reward": None, "statuses": ["harness_error"]}, rows[5]])
+    with pytest.raises(UserError, match=r"sample 4 of problem 'any'.* could not be graded"):
+        run(*files)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +128,7 @@ def test_k_above_n_and_uneven_samples_are_told(
         (PROBLEMS, [{"problem_id": "x", "program": ""}], "no problem 'x'"),
         (PROBLEMS, [{"problem_id": "any"}], "neither completion nor program"),
         ([[1]], [], "not a JSON object"),
+        ([], [], "holds no problem"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, problems: list, samples: list, message: str) -> None:

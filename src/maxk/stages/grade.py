@@ -15,7 +15,7 @@ import argparse
 import json
 import math
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,12 @@ def run(args: argparse.Namespace) -> int:
     problems = _problems(args.problems, limits)
     output = args.output or args.samples.with_suffix(".verdicts.jsonl")
     done = _whole_lines(output)
-    total = sum(1 for _ in _lines(args.samples))
+    sizes = _sizes(args.samples, problems)
+    if ks is not None and max(ks) > (fewest := min(sizes.values())):
+        raise UserError(
+            f"--k: {max(ks)} is more than the {fewest} samples of problem {min(sizes, key=sizes.__getitem__)!r}"
+        )
+    total = sizes.total()
     if done > total:
         raise UserError(f"{output} has {done} verdicts but {args.samples} only {total} samples; name another --output")
     cache = VerdictCache(args.cache) if args.cache else None
@@ -71,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             file.write(json.dumps(line) + "\n")
             file.flush()
             bar.advance(status=grader.stats.summary())
-    print(json.dumps(_summary(output, ks), indent=2))
+    print(json.dumps(_summary(output, sizes, ks), indent=2))
     return 0
 
 
@@ -122,11 +127,7 @@ def _submissions(
     for number, sample in enumerate(_lines(samples)):
         if number < done:
             continue
-        problem_id = str(sample.get("problem_id"))
-        if problem_id not in problems:
-            raise UserError(f"{samples}:{number + 1}: no problem {problem_id!r}")
-        if "program" not in sample and "completion" not in sample:
-            raise UserError(f"{samples}:{number + 1}: neither completion nor program")
+        problem_id = str(sample["problem_id"])
         program = sample["program"] if "program" in sample else extract_program(sample["completion"]).program
         ids[number - done] = problem_id, keys.of(sample)
         yield problems[problem_id]._replace(program=program)
@@ -153,7 +154,22 @@ def _problems(path: Path, limits: Any) -> dict[str, Any]:
         )
         checker = CheckerProgram(row["checker"]) if row.get("checker") else None
         problems[problem_id] = Submission(None, tests, own, checker, bool(row.get("strict_lines")))
+    if not problems:
+        raise UserError(f"{path}: holds no problem")
     return problems
+
+
+def _sizes(path: Path, problems: dict[str, Any]) -> Counter[str]:
+    """How many samples every problem has; those without count, too, or a lost file of samples would go unseen."""
+    sizes = Counter(dict.fromkeys(problems, 0))
+    for number, sample in enumerate(_lines(path)):
+        problem_id = str(sample.get("problem_id"))
+        if problem_id not in problems:
+            raise UserError(f"{path}:{number + 1}: no problem {problem_id!r}")
+        if "program" not in sample and "completion" not in sample:
+            raise UserError(f"{path}:{number + 1}: neither completion nor program")
+        sizes[problem_id] += 1
+    return sizes
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -183,31 +199,29 @@ def _whole_lines(path: Path) -> int:
     return whole.count(b"\n")
 
 
-def _summary(verdicts: Path, ks: list[int] | None) -> dict[str, Any]:
-    """Counts, and max@k and pass@k as means over problems; these only where all have the same number of graded samples.
+def _summary(verdicts: Path, sizes: Counter[str], ks: list[int] | None) -> dict[str, Any]:
+    """Counts, and max@k and pass@k as means over problems; these only where all have as many samples, all graded.
 
-    `ks` None: those of the default that the samples suffice for; else one above their number is an error.
+    `ks` None: those of the default that the samples suffice for.
     """
     from maxk import estimators
 
     rewards: dict[str, list[float]] = defaultdict(list)
     statuses: dict[str, int] = defaultdict(int)
     for row in _lines(verdicts):
-        rewards[row["problem_id"]].append(math.nan if row["reward"] is None else row["reward"])
+        if row["reward"] is None:
+            raise UserError(
+                f"{verdicts}: sample {row['sample']} of problem {row['problem_id']!r}, perhaps others, could not be "
+                "graded (harness_error); delete the file and run again"
+            )
+        rewards[row["problem_id"]].append(row["reward"])
         for status in row["statuses"]:
             statuses[status] += 1
-    summary: dict[str, Any] = {"problems": len(rewards), "statuses": dict(statuses)}
-    ungraded = sum(math.isnan(reward) for one in rewards.values() for reward in one)
-    if ungraded:
-        raise UserError(f"{verdicts}: {ungraded} samples could not be graded (harness_error); delete it and run again")
-    counts = {len(one) for one in rewards.values()}
-    if len(counts) != 1:
-        few, many = (pick(rewards, key=lambda name: len(rewards[name]), default="") for pick in (min, max))
-        sizes = f"problem {few!r} has {len(rewards.get(few, []))} samples, {many!r} {len(rewards.get(many, []))}"
-        return summary | {"note": f"no max@k: {sizes}"}
-    [n] = counts
-    if ks is not None and max(ks) > n:
-        raise UserError(f"--k: {max(ks)} is more than the {n} samples of a problem")
+    summary: dict[str, Any] = {"problems": len(sizes), "statuses": dict(statuses)}
+    ranked = sizes.most_common()
+    (many, n), (few, fewest) = ranked[0], ranked[-1]
+    if not 0 < fewest == n:
+        return summary | {"note": f"no max@k: problem {few!r} has {fewest} samples, {many!r} {n}"}
     kept = [k for k in ks or _numbers(_DEFAULT_KS) if k <= n]
     best = estimators.max_at_k(list(rewards.values()), kept).mean(axis=0)
     passed = [[sum(reward == 1.0 for reward in one)] for one in rewards.values()]
