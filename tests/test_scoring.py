@@ -148,11 +148,17 @@ def with_completions(texts: list[str]) -> list[list[object]]:
     return [[*row[:2], text, *row[3:]] for row, text in zip(samples(len(texts) // 2), texts, strict=True)]
 
 
-@pytest.mark.parametrize("chunk", [16, 32])
-def test_a_reused_seed_is_refused(chunk: int) -> None:
-    copied = [f"a{i % 16}" for i in range(32)] + [f"b{i}" for i in range(32)]
-    with pytest.raises(UserError, match=r"problem p0: the 16 samples from 16 repeat those from 0 .*maxk sample"):
-        columns(scorer(32, chunk), with_completions(copied), verdicts(32))
+@pytest.mark.parametrize(
+    ("n", "chunk", "size"),
+    [(32, 16, 16), (32, 32, 16), (40, 16, 16), (65, 16, 16), (32, 20, 16)],
+    ids=["chunks", "one chunk", "a shorter last chunk", "five chunks", "no two whole chunks"],
+)
+def test_a_reused_seed_is_refused(n: int, chunk: int, size: int) -> None:
+    copied = [f"a{i % size}" for i in range(2 * size)] + [f"rest{i}" for i in range(n - 2 * size)]
+    everything = copied + [f"b{i}" for i in range(n)]
+    says = rf"problem p0: the {size} samples from {size} repeat those from 0 .*maxk sample"
+    with pytest.raises(UserError, match=says):
+        columns(scorer(n, chunk), with_completions(everything), verdicts(n))
 
 
 @pytest.mark.parametrize("of", ["one", "reordered", "distinct"])

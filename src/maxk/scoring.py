@@ -146,7 +146,7 @@ class Scorer:
         return graded
 
     def _refuse_repeats(self, completions: pa.ChunkedArray) -> None:
-        size = self.chunk if self.chunk < self.n else self.n // 2  # halves, where one chunk holds all
+        size = min(self.chunk, self.n // 2)  # halves, where there are no two whole chunks
         if size == 0:
             return
         codes = completions.combine_chunks().dictionary_encode().indices.to_numpy().reshape(-1, self.n)
