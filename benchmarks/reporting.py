@@ -16,12 +16,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from maxk import config as configuration
 from maxk import estimators, files, records
 from maxk.config import Config
+from maxk.paths import BASE
 from maxk.records import Provenance
 
 DATASETS = ("contests", "live", "bench", "forces", "basic")
@@ -114,8 +116,17 @@ def write_scores(config: Config, problems: int) -> None:
                 settings=settings,
                 inputs={"problems": dataset, "policy": policy},
                 environment={"sandbox": "none (made up)", "backend": "none (made up)"},
+                lineage=lineage(config, policy),
             )
             files.write_table(config.layout.scores(policy, dataset), columns, records.SCORE, source)
+
+
+def lineage(config: Config, policy: str) -> dict[str, Any]:
+    """As if the policy had been trained for these scores."""
+    objective = policy.split("/")[0]
+    if policy == BASE:
+        return {"settings": config.settings("base")}
+    return {"settings": config.settings("train", objective=objective), "base": BASE, "data": {}}
 
 
 def timed(command: list[str]) -> float:

@@ -76,7 +76,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
         {
             "base": {"source": "hub", "model": "some/model"},
             "datasets": {DATASET: {**FAMILY, "train": 1, "test": 3}},
-            "objectives": {},
+            "objectives": {"grpo": {"type": "grpo"}},
             "training": {"datasets": [DATASET]},
             "sampling": {"n": N, "chunk": N, "shards": SHARDS},
             "report": {"ks": [1, 128]},
@@ -93,8 +93,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     return made
 
 
-def run(config: Config) -> None:
-    score.run(argparse.Namespace(policy=POLICY, config=config.layout.config))
+def run(config: Config, policy: str = POLICY) -> None:
+    score.run(argparse.Namespace(policy=policy, config=config.layout.config))
 
 
 def test_scores_of_all_shards_with_their_provenance(config: Config) -> None:
@@ -192,3 +192,43 @@ def test_what_does_not_belong_together_is_refused(config: Config, spoil: Callabl
         run(config)
     assert "\n" not in str(error.value)
     assert not Path(config.layout.scores(POLICY, DATASET)).exists()
+
+
+def trained(config: Config) -> dict[str, Any]:
+    """The lineage of a policy trained with this configuration, base policy and data."""
+    return {
+        "settings": config.settings("train", objective="grpo"),
+        "seed": 0,
+        "base": files.digest_of(files.read_policy(config.layout.policy(POLICY)).lineage),
+        "data": {DATASET: files.digest(config.layout.problems(DATASET))},
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"settings": {"objective": {"type": "bon_mean"}}}, "settings.objective.type is 'bon_mean' in one and 'grpo'"),
+        ({"base": "another"}, "base is 'another' in one and"),
+        ({"data": {DATASET: "others"}}, f"data.{DATASET} is 'others' in one and"),
+        ({"data": {}}, f"data.{DATASET} is None in one and"),
+    ],
+)
+def test_a_policy_trained_otherwise_is_refused_with_the_command_that_mends(
+    config: Config, change: dict[str, Any], says: str
+) -> None:
+    policy = Policy("grpo/seed0", "GRPO", "model", lineage={**trained(config), **change})
+    files.write_policy(config.layout.policy("grpo/seed0"), policy)
+    with pytest.raises(UserError) as error:
+        run(config, "grpo/seed0")
+    message = str(error.value)
+    assert message.startswith("results/policies/grpo/seed0/policy.json and results/config.json do not belong together")
+    assert says in message
+    assert "run `maxk train grpo --seed 0` again" in message
+    assert "\n" not in message
+
+
+def test_a_policy_trained_as_configured_passes(config: Config) -> None:
+    policy = Policy("grpo/seed0", "GRPO", "model", lineage=trained(config))
+    files.write_policy(config.layout.policy("grpo/seed0"), policy)
+    with pytest.raises(UserError, match=r"samples/grpo/seed0/toy/0\.parquet: no such file"):
+        run(config, "grpo/seed0")

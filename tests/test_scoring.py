@@ -150,7 +150,7 @@ def with_completions(texts: list[str]) -> list[list[object]]:
 
 @pytest.mark.parametrize(
     ("n", "chunk", "size"),
-    [(32, 16, 16), (32, 32, 16), (40, 16, 16), (65, 16, 16), (32, 20, 16)],
+    [(32, 16, 16), (32, 32, 16), (40, 16, 16), (100, 20, 20), (32, 20, 16)],
     ids=["chunks", "one chunk", "a shorter last chunk", "five chunks", "no two whole chunks"],
 )
 def test_a_reused_seed_is_refused(n: int, chunk: int, size: int) -> None:

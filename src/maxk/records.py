@@ -64,13 +64,17 @@ class Policy:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What made a file: the stage, the settings that decided its content, and digests of its inputs."""
+    """What made a file: the stage, the settings that decided its content, and digests of its inputs.
+
+    Scores keep the lineage of their policy, too, so that a report can tell what it sets side by side.
+    """
 
     stage: str
     experiment: str
     settings: Mapping[str, Any]
     inputs: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
+    lineage: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _required(name: str, type_: pa.DataType) -> pa.Field:

@@ -7,7 +7,7 @@ since) is a `UserError` that names both sides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,18 +44,19 @@ class Evaluation:
 
 def read(config: Config, policy: str, dataset: str) -> Evaluation:
     """Raises UserError where shards, verdicts, policy and problems do not belong together."""
+    lineage = files.read_policy(config.layout.policy(policy)).lineage
+    _require_current(config, policy, lineage)
     shards = [_shard(config, policy, dataset, index) for index in range(config.sampling.shards)]
     first = shards[0]
     remedy = f"run `maxk sample {policy}` and `maxk verify {policy}` again"
     for other in shards[1:]:
         require_equal(first.samples, _shared(first.sampled), other.samples, _shared(other.sampled), remedy)
         require_equal(first.verdicts, _shared(first.verified), other.verdicts, _shared(other.verified), remedy)
-    _require_current(config, policy)
     problems_path, policy_path = config.layout.problems(dataset), config.layout.policy(policy)
     problems = files.read_problems(problems_path, "test")
     current = {
         "problems": (problems_path, files.digest(problems_path)),
-        "policy": (policy_path, files.digest_of(files.read_policy(policy_path).lineage)),
+        "policy": (policy_path, files.digest_of(lineage)),
     }
     for name, (path, digest) in current.items():
         if first.sampled.inputs.get(name) != digest:
@@ -64,25 +65,24 @@ def read(config: Config, policy: str, dataset: str) -> Evaluation:
         problem_ids=[problem.problem_id for problem in problems],
         samples=pa.concat_tables(files.read_table(shard.samples, records.SAMPLE) for shard in shards),
         verdicts=pa.concat_tables(files.read_table(shard.verdicts, records.VERDICT) for shard in shards),
-        source=_provenance(config, shards),
+        source=_provenance(config, shards, lineage),
     )
 
 
-def _require_current(config: Config, policy: str) -> None:
+def _require_current(config: Config, policy: str, lineage: Mapping[str, Any]) -> None:
     """A policy must be what the configuration, the base policy and the training data say now."""
     if policy == BASE:
         stage, again, of = "base", "maxk base", {}
     else:
         objective, seed = policy.split("/seed")
         stage, again, of = "train", f"maxk train {objective} --seed {seed}", {"objective": objective}
-    path = config.layout.policy(policy)
-    lineage = files.read_policy(path).lineage
     wanted: dict[str, Any] = {"settings": config.settings(stage, **of)}
     if policy != BASE:
         names = config.training_of(of["objective"]).datasets
         wanted["base"] = files.digest_of(files.read_policy(config.layout.policy(BASE)).lineage)
         wanted["data"] = {name: files.digest(config.layout.problems(name)) for name in names}
     made = {key: lineage.get(key) for key in wanted}
+    path = config.layout.policy(policy)
     require_equal(path, made, config.layout.config, wanted, f"run `{again}` again, then sample and verify")
 
 
@@ -111,7 +111,7 @@ def _shared(source: Provenance) -> dict[str, Any]:
     return {"settings": source.settings, "inputs": inputs, "environment": environment}
 
 
-def _provenance(config: Config, shards: Sequence[Shard]) -> Provenance:
+def _provenance(config: Config, shards: Sequence[Shard], lineage: Mapping[str, Any]) -> Provenance:
     first = shards[0]
     inputs = {name: first.sampled.inputs[name] for name in ("problems", "policy")}
     for index, shard in enumerate(shards):
@@ -125,4 +125,5 @@ def _provenance(config: Config, shards: Sequence[Shard]) -> Provenance:
             "sandbox": first.verified.environment.get("sandbox"),
             "backend": first.sampled.environment.get("backend"),
         },
+        lineage=lineage,
     )

@@ -62,13 +62,20 @@ class Experiment:
             "stage": "score",
             "experiment": config.name,
             "settings": settings,
-            "inputs": {"problems": f"{dataset} of {len(table)}", "policy": policy},
+            "inputs": {"problems": f"some {dataset}", "policy": policy},
             "environment": {"sandbox": "landlock", "backend": "transformers"},
+            "lineage": self.lineage(policy),
         }
         source = configuration.overlay(source, changes)
         path = config.layout.scores(policy, dataset)
         files.write_table(path, columns, records.SCORE, Provenance(**source))
         return path
+
+    def lineage(self, policy: str) -> dict[str, Any]:
+        if policy == "base":
+            return {"settings": self.config.settings("base")}
+        settings = self.config.settings("train", objective=policy.split("/")[0])
+        return {"settings": settings, "base": "base", "data": {"easy": "some easy"}}
 
     def score_all(self, rewards: Mapping[str, Mapping[str, Sequence[Any]]]) -> Experiment:
         for policy, by_dataset in rewards.items():

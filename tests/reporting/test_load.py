@@ -35,7 +35,11 @@ def test_rows_stand_in_the_order_of_the_config_with_their_labels(small: Experime
         ({"settings": {"sampling": {"n": 128}}}, "settings.sampling."),
         ({"settings": {"verification": {"cpu_s": 9.0}}}, "settings.verification."),
         ({"settings": {"prompt": None}}, "settings.prompt is {"),
-        ({"inputs": {"problems": "others"}}, "problems is 'hard of 4' in one and 'others' in the other"),
+        ({"inputs": {"problems": "others"}}, "problems of hard is 'some hard' in one and 'others' in the other"),
+        ({"lineage": {"settings": {"training": {"epochs": 9}}}}, "policy.training.epochs is 9"),
+        ({"lineage": {"settings": None}}, "policy is None in one and {"),
+        ({"lineage": {"base": "another"}}, "base policy is 'base' in one and 'another' in the other"),
+        ({"lineage": {"data": {"easy": "others"}}}, "problems of easy is 'some easy' in one and 'others' in the other"),
     ],
 )
 def test_a_mixture_is_refused_naming_both_sides_and_the_key(

@@ -1,14 +1,14 @@
 """All scores of an experiment as one structure, or a refusal to mix what does not belong together.
 
 A row is an objective (or the base model), pooled over its training seeds; a cell is a row on a dataset.
-Scores may share a table only if they agree on experiment, settings, sandbox tier, backend and, dataset by
-dataset, on the problems: else a `UserError` names both files and the differing key. What has no scores yet
-stays a blank cell with a note, never a zero.
+Scores may share a table only if they agree on experiment, settings, sandbox tier, backend, the base policy and, dataset
+by dataset, on the problems, and if every policy was trained as the configuration says: else a `UserError` names both
+files and the differing key. What has no scores yet stays a blank cell with a note, never a zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,8 @@ def load(config: Config) -> Scores:
             seeds = () if row == BASE else config.seeds
             found, absent = _partition(config, row, dataset, seeds)
             if found:
-                tables = [consistent.read(path, dataset) for path in found.values()]
+                policies = [row if seed is None else policy_name(row, seed) for seed in found]
+                tables = [consistent.read(policy, dataset) for policy in policies]
                 cells[row, dataset] = _cell(tuple(s for s in found if s is not None), tables)
             if absent:
                 notes.append(_absence(labels[row], dataset, absent, bool(found)))
@@ -123,37 +124,56 @@ class _Consistency:
     """Reads score files one after another; each must agree with the configuration and with the first."""
 
     def __init__(self, config: Config) -> None:
-        self._expected = {"experiment": config.name, "settings": config.settings("score")}
+        self._config = config
         self._first: tuple[str, Provenance] | None = None
-        self._first_of_dataset: dict[str, tuple[str, Provenance]] = {}
+        self._digests: dict[str, tuple[str, str | None]] = {}  # by what it is of: who said it first, and the digest
 
     @property
     def sandbox(self) -> str | None:
         return self._first[1].environment.get("sandbox") if self._first else None
 
-    def read(self, path: str, dataset: str) -> pa.Table:
+    def read(self, policy: str, dataset: str) -> pa.Table:
+        path = self._config.layout.scores(policy, dataset)
         source = files.read_provenance(path)
-        own = {name: source.settings.get(name) for name in self._expected["settings"]}
+        self._require_configured(path, policy, source)
+        self._first = self._first or (path, source)
+        require_equal(self._first[0], _shared(self._first[1]), path, _shared(source), _REMEDY)
+        for what, digest in _digests(policy, dataset, source):
+            other, known = self._digests.setdefault(what, (path, digest))
+            require_equal(other, {what: known}, path, {what: digest}, _REMEDY)
+        return files.read_table(path, records.SCORE)
+
+    def _require_configured(self, path: str, policy: str, source: Provenance) -> None:
+        settings = self._config.settings("score")
+        own = {name: source.settings.get(name) for name in settings}
         require_equal(
             path,
             {"experiment": source.experiment, "settings": own},
             "the configuration",
-            self._expected,
+            {"experiment": self._config.name, "settings": settings},
             "run `maxk score` again, or give each experiment a name of its own",
         )
-        self._first = self._first or (path, source)
-        require_equal(self._first[0], _shared(self._first[1]), path, _shared(source), _REMEDY)
-        other, reference = self._first_of_dataset.setdefault(dataset, (path, source))
-        require_equal(other, _problems(reference), path, _problems(source), _REMEDY)
-        return files.read_table(path, records.SCORE)
+        objective = policy.split("/")[0]
+        trained = self._config.settings("base" if policy == BASE else "train", objective=objective)
+        require_equal(
+            path,
+            {"policy": source.lineage.get("settings")},
+            "the configuration",
+            {"policy": trained},
+            f"make {policy} and its scores again, or restore the configuration",
+        )
 
 
 def _shared(source: Provenance) -> dict[str, Any]:
     return {"settings": source.settings, "environment": source.environment}
 
 
-def _problems(source: Provenance) -> dict[str, Any]:
-    return {"problems": source.inputs.get("problems")}
+def _digests(policy: str, dataset: str, source: Provenance) -> Iterator[tuple[str, str | None]]:
+    """What several scores are made from: the base policy, and problems trained and tested on."""
+    yield "base policy", source.inputs.get("policy") if policy == BASE else source.lineage.get("base")
+    yield f"problems of {dataset}", source.inputs.get("problems")
+    for name, digest in source.lineage.get("data", {}).items():
+        yield f"problems of {name}", digest
 
 
 def _partition(
