@@ -18,7 +18,7 @@ import types
 from struct import Struct
 from typing import Any
 
-from maxk.verification.confined.execution import Limits
+from maxk.verification.confined.execution import RECORD, Limits
 
 HEADER = Struct("=QIIBB")  # job, index of the first run, number of runs, shared?, last packet of the job?
 RESULT = Struct("=BBddQQ")  # outcome, stopped by the wall clock?, CPU s, wall s, peak memory, end of the output
@@ -153,3 +153,15 @@ class Batch:
         for fd in self._files:
             os.close(fd)
         self._results, self._files, self._bytes = [], [], 0
+
+
+def plausible(inputs: int, cpu_limit_s: float, report: bytes, cpu_s: float) -> bool:
+    """Whether the records of a shared child that used `cpu_s` can be those of an orderly process.
+
+    A second line of defence behind the purity check, which decides what may run there.
+    """
+    records = list(RECORD.iter_unpack(report[: len(report) // RECORD.size * RECORD.size]))
+    cpu, ends = [0, *(r[1] for r in records)], [0, *(r[2] for r in records)]
+    in_order = cpu == sorted(cpu) and ends == sorted(ends) and len(records) <= inputs
+    unexplained = cpu_s - cpu[-1] / 1e9  # start, tidying up, and a last test that was stopped
+    return in_order and unexplained <= 2 * cpu_limit_s + 1

@@ -69,6 +69,7 @@ from maxk.verification.confined.results import (
     Job,
     Result,
     memory_file,
+    plausible,
     receive,
 )
 
@@ -218,7 +219,7 @@ class Server:
             return []  # which execution used it cannot be told
         results: list[Result] = []
         cpu_ns = end = 0
-        if not _plausible(job, report, death):
+        if not plausible(len(job.inputs), job.limits.cpu_s, report, death.cpu_s):
             return []  # the check that admitted the program was wrong: believe nothing that its process said
         for how, cpu_ns_now, end_now in RECORD.iter_unpack(report[: len(report) // RECORD.size * RECORD.size]):
             if how == ABNORMAL:
@@ -233,15 +234,6 @@ class Server:
         if death.signal in _CPU_SIGNALS and len(results) < len(job.inputs):
             results.append(Result(TIME_LIMIT, death.cpu_s - cpu_ns / 1e9, end, peak=peak))
         return results
-
-
-def _plausible(job: Job, report: bytes, death: Death) -> bool:
-    """Whether reports can be those of an orderly process: a second line of defence behind the purity check."""
-    records = list(RECORD.iter_unpack(report[: len(report) // RECORD.size * RECORD.size]))
-    cpu, ends = [0, *(r[1] for r in records)], [0, *(r[2] for r in records)]
-    in_order = cpu == sorted(cpu) and ends == sorted(ends) and len(records) <= len(job.inputs)
-    unexplained = death.cpu_s - cpu[-1] / 1e9  # start, tidying up, and a last test that was stopped
-    return in_order and unexplained <= 2 * job.limits.cpu_s + 1
 
 
 def _drain(reader: int) -> bytes:
