@@ -287,7 +287,7 @@ class Lora(Section):
 class Generator(Section):
     """What generates the training completions."""
 
-    backend: Literal["transformers", "vllm"] = Field("transformers", description="`vllm` needs an environment with vLLM (docs/sampling.md).")
+    backend: Literal["transformers", "vllm"] = Field("transformers", description="`vllm`: see docs/sampling.md.")
     mode: Literal["colocate", "server"] = Field(
         "colocate", description="vLLM in the training processes, or a running `trl vllm-serve`."
     )
@@ -424,7 +424,7 @@ class Vllm(Section):
 class Sampling(Section):
     """Evaluation samples (paper, Appendix C.1)."""
 
-    backend: Literal["transformers", "vllm"] = Field("transformers", description="`vllm` needs an environment with vLLM (docs/sampling.md).")
+    backend: Literal["transformers", "vllm"] = Field("transformers", description="`vllm`: see docs/sampling.md.")
     n: Count = Field(256, description="Completions a problem (paper: 256).")
     max_tokens: Count = Field(256, description="Token limit of a completion.")
     temperature: Positive = 1.0
