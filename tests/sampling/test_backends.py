@@ -24,9 +24,7 @@ def request(prompt: str) -> Request:
 
 def test_vllm_is_never_replaced_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(
-        UserError, match=r"sampling\.backend=vllm: vLLM is not installed here; docs/sampling\.md"
-    ):
+    with pytest.raises(UserError, match=r"sampling\.backend=vllm: vLLM is not installed here; docs/sampling\.md"):
         sampling.BACKENDS["vllm"](POLICY, Sampling(backend="vllm"))
 
 
