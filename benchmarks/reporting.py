@@ -84,6 +84,7 @@ def make_config(problems: int, samples: int, seeds: int) -> Config:
         }
     )
     files.write_json(config.layout.config, config.model_dump(mode="json"))
+    files.write_json(config.layout.tracking, {"enabled": False})
     return config
 
 

@@ -13,12 +13,13 @@ from scipy import stats
 import enumeration
 from maxk.estimators import (
     best_of_k_weights,
-    bootstrap_interval,
-    bootstrap_seeds_interval,
+    bootstrap_means,
+    bootstrap_p,
+    bootstrap_seeds,
     holm,
     max_at_k,
-    paired_bootstrap,
     pass_at_k,
+    percentile_interval,
     wilcoxon_signed_rank,
 )
 
@@ -137,86 +138,86 @@ def test_pass_at_k_refuses(n, c, k, message):
 
 
 # ---- bootstrap
+def interval(values, level=0.95, resamples=10_000, seed=0):
+    return percentile_interval(bootstrap_means(values, resamples, seed), level)
+
+
+def seeds_interval(values, level=0.95, resamples=10_000, seed=0):
+    """Of values [seeds, problems]."""
+    over_problems = bootstrap_means(np.transpose(values), resamples, seed)
+    return percentile_interval(bootstrap_seeds(over_problems, seed), level)
+
+
 def test_bootstrap_interval_matches_the_normal_approximation_for_many_problems():
     values = np.random.default_rng(0).random(2_000)
-    interval = bootstrap_interval(values, level=0.9, resamples=4_000)
     spread = stats.norm.ppf(0.95) * values.std() / math.sqrt(len(values))
-    assert interval.estimate == pytest.approx(values.mean())
-    assert interval.low == pytest.approx(values.mean() - spread, abs=0.1 * spread)
-    assert interval.high == pytest.approx(values.mean() + spread, abs=0.1 * spread)
+    low, high = interval(values, level=0.9, resamples=4_000)
+    assert low == pytest.approx(values.mean() - spread, abs=0.1 * spread)
+    assert high == pytest.approx(values.mean() + spread, abs=0.1 * spread)
 
 
 def test_bootstrap_of_two_problems_has_the_exact_distribution():
     # Means of two draws from {0, 1}: 0, ½, 1 with chances ¼, ½, ¼.
-    interval = bootstrap_interval([0.0, 1.0], level=0.4, resamples=2_000)
-    assert (interval.low, interval.estimate, interval.high) == (0.5, 0.5, 0.5)
-    assert bootstrap_interval([0.0, 1.0], level=0.6, resamples=2_000)[1:] == (0.0, 1.0)
+    assert interval([0.0, 1.0], level=0.4, resamples=2_000) == (0.5, 0.5)
+    assert interval([0.0, 1.0], level=0.6, resamples=2_000) == (0.0, 1.0)
 
 
 def test_columns_share_their_resamples_and_seeds_repeat():
     values = np.random.default_rng(0).random((30, 3))
-    interval = bootstrap_interval(values, seed=5)
-    assert interval.low.shape == (3,)
-    assert interval.low[1] == pytest.approx(bootstrap_interval(values[:, 1], seed=5).low)
-    np.testing.assert_array_equal(interval.low, bootstrap_interval(values, seed=5).low)
+    means = bootstrap_means(values, 1_200, seed=5)
+    assert means.shape == (1_200, 3)
+    np.testing.assert_allclose(means[:, 1], bootstrap_means(values[:, 1], 1_200, seed=5))
+    np.testing.assert_array_equal(means, bootstrap_means(values, 1_200, seed=5))
 
 
 def test_one_seed_is_the_bootstrap_over_problems():
-    values = np.random.default_rng(0).random((40, 2))
-    one, plain = bootstrap_seeds_interval(values[None], seed=3), bootstrap_interval(values, seed=3)
-    np.testing.assert_allclose(one, plain)
+    values = np.random.default_rng(0).random(40)
+    assert seeds_interval(values[None], seed=3) == pytest.approx(interval(values, seed=3))
 
 
-def test_seeds_that_differ_widen_the_interval():
-    problems = np.random.default_rng(0).random(50)
-    steady = bootstrap_seeds_interval(np.stack([problems] * 4))
-    varying = bootstrap_seeds_interval(np.stack([problems + shift for shift in (-0.3, -0.1, 0.1, 0.3)]))
-    assert varying.estimate == pytest.approx(steady.estimate)
-    assert varying.high - varying.low > 1.5 * (steady.high - steady.low)
+def test_seeds_and_problems_are_crossed_factors():
+    """The variance of the mean is that of problems' means, of seeds' means and of the rest, each by its own count."""
+    values = np.random.default_rng(1).random((4, 30)) + np.linspace(0, 1, 30) + np.array([[0.0], [0.3], [0.5], [0.9]])
+    replicates = bootstrap_seeds(bootstrap_means(values.T, 20_000, seed=0), seed=1)
+    problems, seeds = values.mean(axis=0), values.mean(axis=1)
+    rest = values - problems - seeds[:, None] + values.mean()
+    expected = problems.var() / 30 + seeds.var() / 4 + rest.var() / 120
+    assert replicates.mean() == pytest.approx(values.mean(), abs=0.01)
+    assert replicates.var() == pytest.approx(expected, rel=0.05)
 
 
 def test_a_constant_has_an_interval_of_no_width():
-    assert bootstrap_interval([0.25] * 7) == (0.25, 0.25, 0.25)
+    assert interval([0.25] * 7) == (0.25, 0.25)
 
 
-@pytest.mark.parametrize("call", [bootstrap_interval, bootstrap_seeds_interval, holm])
+@pytest.mark.parametrize("call", [interval, holm])
 def test_statistics_refuse_what_is_not_finite_or_empty(call):
     for values in ([], [[float("nan"), 1.0]]):
         with pytest.raises(ValueError, match="finite"):
             call(values)
 
 
-def test_paired_bootstrap_sees_a_shift_that_unpaired_intervals_hide():
+def test_paired_differences_show_a_shift_that_unpaired_intervals_hide():
     rng = np.random.default_rng(0)
     hard = rng.random(60)
     better = np.clip(hard + 0.02 + 0.01 * rng.standard_normal(60), 0, 1)
-    result = paired_bootstrap(better, hard)
-    assert 0 < result.low < result.estimate < result.high
-    assert result.p_value == pytest.approx(2 / 10_001)
-    mirrored = paired_bootstrap(hard, better)
-    assert (mirrored.low, mirrored.high) == pytest.approx((-result.high, -result.low))
+    first, second = (bootstrap_means(values, 10_000, seed=0) for values in (better, hard))
+    low, high = percentile_interval(first - second, 0.95)
+    assert 0 < low < (better - hard).mean() < high
+    assert percentile_interval(second, 0.95)[1] > percentile_interval(first, 0.95)[0]
+    assert bootstrap_p(first - second) == bootstrap_p(second - first) == pytest.approx(2 / 10_001)
 
 
-def test_paired_bootstrap_of_equal_policies_is_not_significant():
-    values = np.random.default_rng(0).random((3, 20))
-    assert paired_bootstrap(values, values) == (0, 0, 0, 1)
-
-
-def test_paired_bootstrap_broadcasts_the_single_seed_of_the_base():
-    rng = np.random.default_rng(0)
-    trained, base = rng.random((3, 20)), rng.random(20)
-    assert paired_bootstrap(trained, base).estimate == pytest.approx(trained.mean() - base.mean())
-    with pytest.raises(ValueError, match=r"\(3, 20\) and \(2, 20\)"):
-        paired_bootstrap(trained, rng.random((2, 20)))
-    with pytest.raises(ValueError, match="same problems"):
-        paired_bootstrap(trained, rng.random((3, 1)))
+def test_bootstrap_of_equal_policies_is_not_significant():
+    assert bootstrap_p(np.zeros(100)) == 1
+    assert bootstrap_p([1e-15, -1e-15, 1e-15]) == 1  # rounding is no difference
 
 
 # ---- Wilcoxon, Holm
 def test_wilcoxon_by_hand():
     # Differences 1, 2, 3, 4, −5: ranks 1..5, W− = 5. P(W ≤ 5) over the 2⁵ sign patterns is 10/32.
     a, b = np.array([1.0, 2, 3, 4, 0]), np.array([0.0, 0, 0, 0, 5])
-    assert wilcoxon_signed_rank(a, b) == (5, 2 * 10 / 32, 5)
+    assert wilcoxon_signed_rank(a, b) == (5, 2 * 10 / 32, 5, (10 - 5) / 15)
 
 
 def test_wilcoxon_equals_scipy_on_continuous_values():
@@ -228,7 +229,7 @@ def test_wilcoxon_equals_scipy_on_continuous_values():
 
 
 def test_wilcoxon_without_differences_says_so():
-    assert wilcoxon_signed_rank([0.1, 0.2], [0.1, 0.2]) == (0, 1, 0)
+    assert wilcoxon_signed_rank([0.1, 0.2], [0.1, 0.2]) == (0, 1, 0, 0)
     assert wilcoxon_signed_rank([0.1 + 0.2], [0.3]).differing == 0  # rounding is no difference
 
 
@@ -236,6 +237,7 @@ def test_wilcoxon_drops_zeros_and_ranks_ties_together():
     # |d| = 1, 1, 2 after dropping zeros: ranks 1.5, 1.5, 3; W− = 1.5. Rounding must not break the tie.
     result = wilcoxon_signed_rank([0.3, 0.1, 0.4, 0.7, 0.7], [0.2, 0.2, 0.2, 0.7, 0.7])
     assert (result.statistic, result.differing) == (1.5, 3)
+    assert result.rank_biserial == pytest.approx((4.5 - 1.5) / 6)
     assert 0.25 <= result.p_value <= 1
 
 

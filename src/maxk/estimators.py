@@ -19,7 +19,7 @@ comparisons.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,79 +105,57 @@ def _row(index: Sequence[int] | Any) -> str:
 
 
 # ---- statistics
-class Interval(NamedTuple):
-    """A mean over problems with its bootstrap interval; arrays where the input had columns."""
-
-    estimate: Floats
-    low: Floats
-    high: Floats
-
-
-class PairedDifference(NamedTuple):
-    """Mean of a − b over problems, its bootstrap interval and the two-sided p-value of "no difference"."""
-
-    estimate: float
-    low: float
-    high: float
-    p_value: float
-
-
 class SignedRank(NamedTuple):
-    """Wilcoxon's signed-rank test: statistic, two-sided p-value, and how many pairs differ at all."""
+    """Wilcoxon's signed-rank test: statistic, two-sided p-value, how many pairs differ at all, and the effect size.
+
+    The effect is the matched-pairs rank-biserial correlation (Kerby 2014), (W+ − W−)/(W+ + W−), in [−1, 1].
+    """
 
     statistic: float
     p_value: float
     differing: int
+    rank_biserial: float
 
 
-def bootstrap_interval(values: ArrayLike, level: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Interval:
-    """Percentile interval of the mean over problems; values [problems] or [problems, columns].
+def bootstrap_means(values: ArrayLike, resamples: int, seed: int | Sequence[int]) -> Floats:
+    """Means [resamples, …] of values [units, …] over units drawn with replacement, the same draw for all columns.
 
-    Problems are resampled with replacement, the same draw for all columns. The samples of a problem are not:
-    the interval says how far another draw of problems could move the mean, which is what a benchmark
-    comparison needs.
+    Equal seeds draw equal units, so that what is compared is paired: the difference of two policies' means on the
+    same problems varies as the difference does. The samples of a problem are not drawn again: the spread says how far
+    another draw of problems could move the mean, which is what a benchmark comparison needs.
     """
     table = _finite(values)
-    if table.ndim not in (1, 2):
-        raise ValueError(f"values must be [problems] or [problems, columns], got shape {table.shape}")
-    return _percentiles(table.mean(axis=0), _bootstrap_means(table[np.newaxis], resamples, seed), level)
+    sums = [np.tensordot(counts, table, axes=1) for counts in _draws(len(table), resamples, seed)]
+    return np.concatenate(sums) / len(table)
 
 
-def bootstrap_seeds_interval(
-    values: ArrayLike, level: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> Interval:
-    """Percentile interval of the mean over seeds and problems; values [seeds, problems] or with columns.
+def bootstrap_seeds(means: ArrayLike, seed: int | Sequence[int]) -> Floats:
+    """Means [resamples, …] of bootstrap means [resamples, training seeds, …] over training seeds drawn anew, too.
 
-    Seeds and problems are crossed factors and both are resampled, independently. With one seed this is
-    `bootstrap_interval`. With two or three it still understates the spread between seeds (the bootstrap
-    variance of S seeds is (S−1)/S of the unbiased one): report the number of seeds beside it.
+    Seeds and problems are crossed factors, both resampled. With two or three seeds this still understates the spread
+    between them (the bootstrap variance of S seeds is (S − 1)/S of the unbiased one): report S beside it.
     """
-    table = _finite(values)
-    if table.ndim not in (2, 3):
-        raise ValueError(f"values must be [seeds, problems] or with columns, got shape {table.shape}")
-    return _percentiles(table.mean(axis=(0, 1)), _bootstrap_means(table, resamples, seed), level)
+    table = _finite(means)
+    counts = np.concatenate(list(_draws(table.shape[1], len(table), seed)))
+    return np.asarray(np.einsum("bs,bs...->b...", counts, table) / table.shape[1])
 
 
-def paired_bootstrap(
-    a: ArrayLike, b: ArrayLike, level: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> PairedDifference:
-    """Mean of a − b over the same problems, [problems] or [seeds, problems] each, with interval and p.
+def percentile_interval(means: ArrayLike, level: float) -> tuple[float, float]:
+    """Percentile bootstrap interval (Efron 1979) from replicates of a mean."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    low, high = np.quantile(_finite(means), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
 
-    Both policies see the same resampled problems (and seeds, paired by position; one side may have a single
-    seed, as the base model has). p = 2·min(#{d* ≤ 0}, #{d* ≥ 0}) with one added to count and total, so it is
-    never 0; it is 1 where a and b agree on every problem.
+
+def bootstrap_p(differences: ArrayLike) -> float:
+    """Two-sided p of "no difference" from bootstrap means of paired differences.
+
+    2·min(#{d* ≤ 0}, #{d* ≥ 0}) with one added to count and total, so never 0; 1 where the two agree everywhere.
     """
-    first, second = np.atleast_2d(_finite(a)), np.atleast_2d(_finite(b))
-    seeds = {len(first), len(second)}
-    if first.shape[1] != second.shape[1] or (len(seeds) > 1 and 1 not in seeds):
-        got = f"{first.shape} and {second.shape}"
-        raise ValueError(f"a and b must hold the same problems (and seeds), got shapes {got}")
-    difference = first - second
-    means = _bootstrap_means(difference, resamples, seed)
-    tail = min((means <= 0).sum(), (means >= 0).sum())
-    estimate, low, high = _percentiles(difference.mean(axis=(0, 1)), means, level)
-    p_value = min(1.0, 2 * (1 + float(tail)) / (resamples + 1))
-    return PairedDifference(float(estimate), float(low), float(high), p_value)
+    rounded = np.round(_finite(differences), 12)
+    tail = min((rounded <= 0).sum(), (rounded >= 0).sum())
+    return min(1.0, 2 * (1 + float(tail)) / (len(rounded) + 1))
 
 
 def wilcoxon_signed_rank(a: ArrayLike, b: ArrayLike) -> SignedRank:
@@ -185,7 +163,7 @@ def wilcoxon_signed_rank(a: ArrayLike, b: ArrayLike) -> SignedRank:
 
     Zero differences are dropped (Wilcoxon's own treatment) and ties share the mean rank; differences are
     rounded to 12 decimals first, so that rounding noise neither counts as a difference nor breaks ties. Where
-    no pair differs there is nothing to test: p = 1 and `differing` = 0. The p-value is exact up to 50 pairs
+    no pair differs there is nothing to test: p = 1, no effect and `differing` = 0. The p-value is exact up to 50 pairs
     without ties or zeros and up to 13 pairs with them, else the tie-corrected normal approximation. Below 6
     differing pairs it cannot go under 0.05.
     """
@@ -196,11 +174,14 @@ def wilcoxon_signed_rank(a: ArrayLike, b: ArrayLike) -> SignedRank:
     difference = np.round(first - second, 12)
     differing = int(np.count_nonzero(difference))
     if differing == 0:
-        return SignedRank(0.0, 1.0, 0)
+        return SignedRank(0.0, 1.0, 0, 0.0)
     from scipy import stats  # half a second of import that estimating alone does not need
 
     result = stats.wilcoxon(difference)
-    return SignedRank(float(result.statistic), float(result.pvalue), differing)
+    nonzero = difference[difference != 0]
+    ranks = stats.rankdata(np.abs(nonzero))
+    effect = float((ranks * np.sign(nonzero)).sum() / ranks.sum())
+    return SignedRank(float(result.statistic), float(result.pvalue), differing, effect)
 
 
 def holm(p_values: ArrayLike) -> Floats:
@@ -217,28 +198,11 @@ def holm(p_values: ArrayLike) -> Floats:
     return adjusted
 
 
-def _bootstrap_means(table: Floats, resamples: int, seed: int) -> Floats:
-    """Means of `resamples` bootstrap draws of [seeds, problems, …]: [resamples, …]."""
+def _draws(units: int, resamples: int, seed: int | Sequence[int]) -> Iterator[Floats]:
+    """How often each unit is drawn, [at most 500, units], with replacement; 500 draws at a time bound the memory."""
     rng = np.random.default_rng(seed)
-    seeds, problems = table.shape[:2]
-
-    def draw(size: int, of: int) -> Floats:
-        return rng.multinomial(of, np.full(of, 1 / of), size=size).astype(np.float64)
-
-    sums = []
-    for start in range(0, resamples, 500):  # bounds the memory at 500 × problems
-        size = min(500, resamples - start)
-        over_problems = np.tensordot(draw(size, problems), table, axes=(1, 1))  # [size, seeds, …]
-        sums.append(np.einsum("bs,bs...->b...", draw(size, seeds), over_problems))
-    means: Floats = np.concatenate(sums) / (seeds * problems)
-    return means
-
-
-def _percentiles(estimate: Floats, means: Floats, level: float) -> Interval:
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level}")
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return Interval(estimate, low, high)
+    for start in range(0, resamples, 500):
+        yield rng.multinomial(units, np.full(units, 1 / units), size=min(500, resamples - start)).astype(np.float64)
 
 
 def _finite(values: ArrayLike) -> Floats:

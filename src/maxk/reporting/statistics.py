@@ -6,10 +6,11 @@ differences between policies are paired for free and the mean over datasets (eac
 its interval, too.
 
 Paired tests compare two policies problem by problem, seeds averaged first:
-- Wilcoxon's signed-rank test, two-sided, zero differences dropped (the paper's test; `maxk.estimators`), with
+- Wilcoxon's signed-rank test, two-sided, zero differences dropped (the paper's test), with
   Holm's correction over the datasets; none for the mean over datasets, whose problems weigh unequally.
-- paired bootstrap, two-sided: p = 2·min(#{d* ≤ 0}, #{d* ≥ 0}), one added to count and total.
-- effect size: matched-pairs rank-biserial correlation (Kerby 2014), (W+ − W−)/(W+ + W−), in [−1, 1].
+- paired bootstrap, two-sided; effect size: matched-pairs rank-biserial correlation.
+
+All of that is `maxk.estimators`'; here stands what is drawn together and what is compared.
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ import numpy as np
 
 from maxk import estimators
 from maxk.config import Config, Report
-from maxk.estimators import Floats
+from maxk.estimators import Floats, SignedRank
 from maxk.paths import BASE
 from maxk.reporting.load import MEAN, Cell, Scores
 
 METRICS = ("max", "pass")
-_CHUNK = 500  # resamples at a time: bounds the memory at 500 × problems
 
 
 # ------------------------------------------------------------------------------------------------- resampling
@@ -44,8 +44,7 @@ class Replicates:
         return self.means[row, dataset][:, self.quantities.index(quantity)]
 
     def interval(self, replicates: Floats) -> tuple[float, float]:
-        low, high = np.quantile(replicates, [(1 - self.level) / 2, (1 + self.level) / 2])
-        return float(low), float(high)
+        return estimators.percentile_interval(replicates, self.level)
 
 
 def quantities(scores: Scores) -> tuple[str, ...]:
@@ -60,9 +59,8 @@ def resample(scores: Scores, report: Report) -> Replicates:
         cells = {row: scores.cells[row, dataset] for row in scores.rows if (row, dataset) in scores.cells}
         if cells:
             over_problems = _over_problems(cells, report, dataset)
-            for row, cell in cells.items():
-                weights = _seed_weights(cell.seeds, report)
-                means[row, dataset] = np.einsum("bs,bsq->bq", weights, over_problems[row])
+            for row, cell in cells.items():  # rows with the same seeds share their draw; the base model has none
+                means[row, dataset] = estimators.bootstrap_seeds(over_problems[row], [report.seed, *cell.seeds])
     for row in scores.rows:
         own = [means[row, dataset] for dataset in scores.datasets if (row, dataset) in means]
         if len(own) == len(scores.datasets):
@@ -77,10 +75,7 @@ def _over_problems(cells: Mapping[str, Cell], report: Report, dataset: str) -> d
     }
     problems = next(iter(stacked.values())).shape[1]
     table = np.concatenate([one.transpose(1, 0, 2).reshape(problems, -1) for one in stacked.values()], axis=1)
-    rng = np.random.default_rng([report.seed, zlib.crc32(dataset.encode())])
-    drawn = np.empty((report.resamples, table.shape[1]))
-    for start in range(0, report.resamples, _CHUNK):
-        drawn[start : start + _CHUNK] = _draws(rng, min(_CHUNK, report.resamples - start), problems) @ table
+    drawn = estimators.bootstrap_means(table, report.resamples, [report.seed, zlib.crc32(dataset.encode())])
     ends = np.cumsum([one.shape[0] * one.shape[2] for one in stacked.values()])
     parts = np.split(drawn, ends[:-1], axis=1)
     return {
@@ -89,55 +84,20 @@ def _over_problems(cells: Mapping[str, Cell], report: Report, dataset: str) -> d
     }
 
 
-def _seed_weights(seeds: Sequence[int], report: Report) -> Floats:
-    """One draw of the training seeds; rows with the same seeds share it. The base model has no seed."""
-    rng = np.random.default_rng([report.seed, *seeds])
-    return _draws(rng, report.resamples, max(1, len(seeds)))
-
-
-def _draws(rng: np.random.Generator, size: int, of: int) -> Floats:
-    """Weights [size, of] of `of` units drawn with replacement, as shares."""
-    return rng.multinomial(of, np.full(of, 1 / of), size=size) / of
-
-
 # ----------------------------------------------------------------------------------------------- paired tests
-@dataclass(frozen=True)
-class SignedRank:
-    """Wilcoxon's test of one pair of rows on one dataset, with its Holm correction over the datasets."""
-
-    p: float
-    p_holm: float
-    rank_biserial: float
-    zeros: int
-
-
-def signed_ranks(scores: Scores, pairs: Mapping[str, tuple[str, str]], quantity: str) -> dict[str, SignedRank]:
-    """Tests of `pairs` (by dataset: policy, reference), corrected over these datasets."""
-    results = {}
+def signed_ranks(
+    scores: Scores, pairs: Mapping[str, tuple[str, str]], quantity: str
+) -> dict[str, tuple[SignedRank, float]]:
+    """Tests of `pairs` (by dataset: policy, reference), each with its p corrected over these datasets."""
+    tests = {}
     for dataset, (row, reference) in pairs.items():
         a, b = (scores.per_problem(one, dataset, quantity) for one in (row, reference))
         if a is not None and b is not None:
-            test = estimators.wilcoxon_signed_rank(a, b)
-            results[dataset] = (test.p_value, rank_biserial(a - b), len(a) - test.differing)
-    if not results:
+            tests[dataset] = estimators.wilcoxon_signed_rank(a, b)
+    if not tests:
         return {}
-    corrected = estimators.holm([p for p, _, _ in results.values()])
-    return {
-        dataset: SignedRank(p, float(p_holm), effect, zeros)
-        for (dataset, (p, effect, zeros)), p_holm in zip(results.items(), corrected, strict=True)
-    }
-
-
-def rank_biserial(differences: Floats) -> float:
-    """(W+ − W−)/(W+ + W−) over the non-zero differences; 0 where all are zero."""
-    from scipy import stats
-
-    rounded = np.round(differences, 12)  # as in the test itself: rounding noise is no difference
-    nonzero = rounded[rounded != 0]
-    if not len(nonzero):
-        return 0.0
-    ranks = stats.rankdata(np.abs(nonzero))
-    return float((ranks * np.sign(nonzero)).sum() / ranks.sum())
+    corrected = estimators.holm([test.p_value for test in tests.values()])
+    return {dataset: (test, float(p)) for (dataset, test), p in zip(tests.items(), corrected, strict=True)}
 
 
 def ranking(scores: Scores, rows: Sequence[str], dataset: str, quantity: str) -> list[tuple[str, float]]:
@@ -211,7 +171,7 @@ def _compared(
     pairs: Mapping[str, tuple[str, str]],
     quantity: str,
 ) -> Iterator[dict[str, Any]]:
-    tests = signed_ranks(scores, {d: pair for d, pair in pairs.items() if d != MEAN}, quantity)
+    corrected = signed_ranks(scores, {d: pair for d, pair in pairs.items() if d != MEAN}, quantity)
     metric, k = quantity.split("@")
     for dataset, (row, reference) in pairs.items():
         if (row, dataset) not in replicates.means or (reference, dataset) not in replicates.means:
@@ -219,7 +179,7 @@ def _compared(
         drawn = replicates.of(row, dataset, quantity) - replicates.of(reference, dataset, quantity)
         means = [scores.mean(one, dataset, quantity) or 0.0 for one in (row, reference)]
         low, high = replicates.interval(drawn)
-        test = tests.get(dataset)
+        test, p_holm = corrected.get(dataset, (None, None))
         in_mean = scores.datasets if dataset == MEAN else (dataset,)
         yield {
             "comparison": comparison,
@@ -232,18 +192,11 @@ def _compared(
             "low": low,
             "high": high,
             "level": replicates.level,
-            "p_wilcoxon": test.p if test else None,
-            "p_wilcoxon_holm": test.p_holm if test else None,
-            "p_bootstrap": bootstrap_p(drawn),
+            "p_wilcoxon": test.p_value if test else None,
+            "p_wilcoxon_holm": p_holm,
+            "p_bootstrap": estimators.bootstrap_p(drawn),
             "rank_biserial": test.rank_biserial if test else None,
             "problems": sum(scores.problems(one) for one in in_mean),
-            "zero_differences": test.zeros if test else None,
+            "zero_differences": scores.problems(dataset) - test.differing if test else None,
             "seeds": max(1, min(len(scores.cells[row, one].seeds) for one in in_mean)),
         }
-
-
-def bootstrap_p(replicates: Floats) -> float:
-    """Two-sided p of "no difference"; never 0, as one is added to count and total."""
-    rounded = np.round(replicates, 12)
-    tail = min((rounded <= 0).sum(), (rounded >= 0).sum())
-    return min(1.0, 2 * (1 + float(tail)) / (len(replicates) + 1))

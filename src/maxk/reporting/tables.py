@@ -148,8 +148,8 @@ def _significant(scores: Scores, config: Config, spec: Spec, rows: Sequence[str]
     found = set()
     for quantity in dict.fromkeys(column.quantity for column in spec.columns):
         pairs = statistics.best_and_second(scores, rows, quantity, scores.datasets)
-        for dataset, test in statistics.signed_ranks(scores, pairs, quantity).items():
-            if test.p_holm < 1 - config.report.confidence and test.rank_biserial > 0:
+        for dataset, (test, p_holm) in statistics.signed_ranks(scores, pairs, quantity).items():
+            if p_holm < 1 - config.report.confidence and test.rank_biserial > 0:
                 found.add((dataset, quantity))
     return found
 
