@@ -17,9 +17,8 @@ from maxk.reporting.load import load
 
 def rows(made: Experiment) -> list[dict[str, Any]]:
     scores = load(made.config)
-    replicates = statistics.resample(scores, made.config.report)
-    compare.write(scores, replicates, made.config)
-    return list(compare.comparison_rows(scores, replicates, made.config))
+    compare.write(scores, made.config)
+    return list(compare.comparison_rows(scores, statistics.resample(scores, made.config.report), made.config))
 
 
 def test_the_published_tables_agree_with_one_another() -> None:

@@ -12,7 +12,6 @@ from made_up import Experiment
 
 from maxk.reporting import statistics
 from maxk.reporting.load import MEAN, load
-from maxk.reporting.tidy import write_csv
 
 
 def spread_out(experiment: Callable[..., Experiment], seeds: int = 3, problems: int = 40) -> Experiment:
@@ -107,18 +106,14 @@ def test_files_are_tidy_and_reproducible(experiment: Callable[..., Experiment]) 
     made = spread_out(experiment, seeds=1, problems=8)
     texts = []
     for _ in range(2):
-        scores = load(made.config)
-        replicates = statistics.resample(scores, made.config.report)
-        write_csv("statistics.csv", statistics.statistics_rows(scores, replicates))
-        write_csv("paired.csv", statistics.paired_rows(scores, replicates, made.config))
-        texts.append((Path("statistics.csv").read_bytes(), Path("paired.csv").read_bytes()))
+        paths = statistics.write(load(made.config), made.config)
+        texts.append([Path(path).read_bytes() for path in paths])
     assert texts[0] == texts[1]
-    table = pd.read_csv("statistics.csv")
+    table, paired = map(pd.read_csv, paths)
     assert len(table) == 3 * 3 * 2 * 3  # policies × (datasets + mean) × metrics × ks
     assert not table.duplicated(["policy", "dataset", "metric", "k"]).any()
     assert (table.low <= table["mean"]).all()
     assert (table["mean"] <= table.high).all()
-    paired = pd.read_csv("paired.csv")
     assert set(paired.comparison) == {"best vs second", "vs base", "vs grpo"}
     assert paired[paired.dataset == "mean"].p_wilcoxon.isna().all()
     assert (paired.p_wilcoxon_holm.dropna() >= paired.p_wilcoxon.dropna()).all()

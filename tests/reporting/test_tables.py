@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from maxk import files
 from maxk.errors import UserError
 from maxk.reporting import tables, terminal
 from maxk.reporting.load import load
+from maxk.stages import table as stage
 
 
 def build(made: Experiment, name: str) -> tables.Table:
@@ -162,3 +164,16 @@ def test_show_prints_numbers_and_marks(small: Experiment) -> None:
 
     with pytest.raises(UserError, match=r"results/table7.md: no such file; run `maxk table table7`"):
         terminal.show("results/table7.md")
+
+
+def test_the_command_writes_what_is_named_or_nothing(small: Experiment) -> None:
+    files.write_json(small.config.layout.tracking, {"enabled": False})
+
+    def run(*names: str) -> None:
+        stage.run(argparse.Namespace(names=names, config=small.config.layout.config))
+
+    with pytest.raises(UserError, match="no table 'table9'"):
+        run("table2", "table9")
+    assert not list(Path("results").glob("table*"))
+    run("all")
+    assert len(list(Path("results").glob("table*"))) == 3 * len(tables.specs(small.config))

@@ -22,7 +22,7 @@ from maxk import files
 from maxk.config import Config, HubBase
 from maxk.paths import BASE
 from maxk.reporting.load import Scores
-from maxk.reporting.statistics import Replicates
+from maxk.reporting.statistics import Replicates, resample
 from maxk.reporting.tidy import write_csv
 
 PAPER_BASE = "Qwen/Qwen2.5-Coder-7B-Instruct"
@@ -61,11 +61,13 @@ def published() -> list[Published]:
     ]
 
 
-def write(scores: Scores, replicates: Replicates, config: Config) -> None:
-    """Writes both files."""
-    rows = list(comparison_rows(scores, replicates, config))
-    write_csv(config.layout.table("comparison"), rows)
-    files.write_text(config.layout.table("comparison", "md"), to_markdown(rows))
+def write(scores: Scores, config: Config) -> list[str]:
+    """Writes both files; returns their paths."""
+    rows = list(comparison_rows(scores, resample(scores, config.report), config))
+    paths = [config.layout.table("comparison", suffix) for suffix in ("csv", "md")]
+    write_csv(paths[0], rows)
+    files.write_text(paths[1], to_markdown(rows))
+    return paths
 
 
 def comparison_rows(scores: Scores, replicates: Replicates, config: Config) -> Iterator[dict[str, Any]]:

@@ -27,6 +27,7 @@ from maxk.config import Config, Report
 from maxk.estimators import Floats, SignedRank
 from maxk.paths import BASE
 from maxk.reporting.load import MEAN, Cell, Scores
+from maxk.reporting.tidy import write_csv
 
 METRICS = ("max", "pass")
 
@@ -116,6 +117,15 @@ def best_and_second(
 
 
 # ------------------------------------------------------------------------------------------------------ files
+def write(scores: Scores, config: Config) -> list[str]:
+    """Writes both files; returns their paths."""
+    replicates = resample(scores, config.report)
+    paths = [config.layout.statistics, config.layout.table("paired_tests")]
+    write_csv(paths[0], statistics_rows(scores, replicates))
+    write_csv(paths[1], paired_rows(scores, replicates, config))
+    return paths
+
+
 def statistics_rows(scores: Scores, replicates: Replicates) -> Iterator[dict[str, Any]]:
     """One row a policy, dataset (or `mean`) and quantity that has scores."""
     for row, label in scores.labels.items():

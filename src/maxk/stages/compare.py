@@ -11,7 +11,6 @@ import argparse
 from typing import Any
 
 from maxk import config as configuration
-from maxk import tracking
 
 
 def register_parser(subparsers: Any) -> None:
@@ -20,10 +19,6 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk.reporting import compare, statistics
-    from maxk.reporting.load import load
+    from maxk.reporting import compare, publish
 
-    config = configuration.load(args.config)
-    scores = load(config)
-    compare.write(scores, statistics.resample(scores, config.report), config)
-    tracking.report(config, [config.layout.table("comparison"), config.layout.table("comparison", "md")])
+    publish(configuration.load(args.config), compare.write)

@@ -12,7 +12,6 @@ import argparse
 from typing import Any
 
 from maxk import config as configuration
-from maxk import tracking
 
 
 def register_parser(subparsers: Any) -> None:
@@ -22,10 +21,10 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk.reporting import figures
-    from maxk.reporting.load import load
+    from maxk.reporting import figures, publish
 
-    config = configuration.load(args.config)
-    scores = load(config)
     names = list(figures.FIGURES) if "all" in args.names else args.names
-    tracking.report(config, [path for name in names for path in figures.write(name, scores, config)])
+    publish(
+        configuration.load(args.config),
+        lambda scores, config: [path for name in names for path in figures.write(name, scores, config)],
+    )

@@ -12,7 +12,6 @@ import argparse
 from typing import Any
 
 from maxk import config as configuration
-from maxk import tracking
 
 
 def register_parser(subparsers: Any) -> None:
@@ -21,13 +20,6 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk.reporting import statistics
-    from maxk.reporting.load import load
-    from maxk.reporting.tidy import write_csv
+    from maxk.reporting import publish, statistics
 
-    config = configuration.load(args.config)
-    scores = load(config)
-    replicates = statistics.resample(scores, config.report)
-    write_csv(config.layout.statistics, statistics.statistics_rows(scores, replicates))
-    write_csv(config.layout.table("paired_tests"), statistics.paired_rows(scores, replicates, config))
-    tracking.report(config, [config.layout.statistics, config.layout.table("paired_tests")])
+    publish(configuration.load(args.config), statistics.write)

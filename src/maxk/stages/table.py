@@ -9,11 +9,9 @@ Best, second best and significance are marked as in the paper (`maxk.reporting.t
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import tracking
 
 
 def register_parser(subparsers: Any) -> None:
@@ -23,13 +21,14 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk.reporting import tables
-    from maxk.reporting.load import load
+    from maxk.reporting import publish, tables
 
     config = configuration.load(args.config)
     names = list(tables.specs(config)) if "all" in args.names else args.names
-    specs = [tables.spec_of(config, name) for name in names]
-    scores = load(config)
-    written = [path for spec in specs for path in tables.write(tables.build(scores, config, spec), config)]
-    headline = Path(config.layout.table("table2", "md"))
-    tracking.report(config, written, note=headline.read_text(encoding="utf-8") if "table2" in names else "")
+    specs = [tables.spec_of(config, name) for name in names]  # an unknown name is told before any work
+    publish(
+        config,
+        lambda scores, config: [
+            path for spec in specs for path in tables.write(tables.build(scores, config, spec), config)
+        ],
+    )
