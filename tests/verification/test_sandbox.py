@@ -151,3 +151,16 @@ def test_importing_the_package_is_quick_and_brings_no_heavy_module() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_server_that_ended_before_it_was_spoken_to_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reason once got lost in a broken pipe, whenever the machine was slow enough."""
+    from maxk.verification import sandbox
+
+    def late(*arguments: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(sandbox, "_command", lambda *_: ["/bin/sh", "-c", "echo no user namespaces here >&2; exit 1"])
+    monkeypatch.setattr(sandbox, "send_memory_file", late)
+    with pytest.raises(sandbox.StartError, match="no user namespaces here"):
+        sandbox.ServerProcess("landlock").wait_ready()

@@ -13,6 +13,7 @@ being asked for by name.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import marshal
@@ -88,7 +89,9 @@ class ServerProcess:
             )
         finally:
             theirs.close()
-        send_memory_file(ours, marshal.dumps(_settings(tier, numpy)))
+        # A server that has ended already says why on its standard error, which `wait_ready` reads.
+        with contextlib.suppress(BrokenPipeError, ConnectionError):
+            send_memory_file(ours, marshal.dumps(_settings(tier, numpy)))
 
     def wait_ready(self) -> None:
         """Blocks until the server takes jobs; raises StartError with what it said if it does not."""
