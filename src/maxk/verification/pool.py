@@ -84,7 +84,8 @@ class Server:
 
     def is_stuck(self) -> bool:
         """Whether it has been silent for longer than any batch of its jobs can take."""
-        patience = _SLACK_S + max((job.limits.wall * _BATCH_RUNS for job in self.jobs.values()), default=0.0)
+        longest = (job.limits.wall * (1 if isinstance(job, Check) else _BATCH_RUNS) for job in self.jobs.values())
+        patience = _SLACK_S + max(longest, default=0.0)
         return bool(self.jobs) and time.monotonic() - self.heard > patience
 
     def send(self, job: Job | Check) -> None:
