@@ -110,6 +110,16 @@ def test_k_above_n_and_uneven_samples_are_told(
     assert "max@k" not in summary
 
 
+def test_a_broken_checker_is_told_and_never_a_zero(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(files[0], [PROBLEMS[0], {**PROBLEMS[1], "checker": "1/0"}])
+    with pytest.raises(UserError, match=r"sample 3 of problem 'any'.* could not be graded"):
+        run(*files)
+    told = "could not grade 2 test runs: a checker does not accept the expected output '1 2': runtime_error"
+    assert told in capsys.readouterr().err
+
+
 def test_ungraded_samples_are_named_not_averaged(files: tuple[Path, Path]) -> None:
     run(*files)
     output = files[1].with_suffix(".verdicts.jsonl")

@@ -17,6 +17,7 @@ import pytest
 
 from maxk.errors import UserError
 from maxk.verification import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache
+from maxk.verification import grader as grading
 from maxk.verification.pool import Server
 
 QUICK = Limits(cpu_s=0.5, memory_mb=128, output_bytes=100_000, wall_s=1.0)
@@ -150,26 +151,83 @@ CHECKER = """
 import sys
 stdin, expected, output = (open(path).read() for path in sys.argv[1:])
 a, b = map(int, output.split())
-print(1 if a + b == int(expected) and stdin == "in" else 0)
+while a == 99: pass
+print(1 if a + b == sum(map(int, expected.split())) and stdin == "in" else 0)
+"""
+TWO_WORDS = "import pathlib, sys\nprint(len(pathlib.Path(sys.argv[3]).read_text().split()) == 2)"
+SLOW = """
+import time
+while time.process_time() < 0.7: pass
+print(1)
 """
 
 
 @pytest.mark.parametrize(
-    ("program", "checker", "reward"),
+    ("program", "checker", "expected"),
     [
-        ("print(3, 4)", CHECKER, 1.0),
-        ("print(3, 5)", CHECKER, 0.0),
-        ("print('nonsense')", CHECKER, 0.0),
-        ("print(3, 4)", "while True: pass", 0.0),
-        ("print(3, 4)", "import os\nos.system('true')\nprint(1)", 0.0),
-        ("print(3, 4)", "print('0.5')", 0.0),
-        ("1/0", "print(1)", 0.0),
-        ("print(3, 4)", "import pathlib, sys\nprint(len(pathlib.Path(sys.argv[3]).read_text().split()) == 2)", 1.0),
+        ("print(3, 4)", CHECKER, "passed"),
+        ("print(5, 2)", CHECKER, "passed"),
+        ("print(3, 5)", CHECKER, "wrong_answer"),
+        ("print('nonsense')", CHECKER, "wrong_answer"),  # makes a sound checker crash
+        ("print(99, 4)", CHECKER, "wrong_answer"),  # makes a sound checker hang
+        ("1/0", "print(1)", "runtime_error"),
+        ("print(3, 4)", TWO_WORDS, "passed"),
+        ("print(3, 4)", SLOW, "passed"),  # a checker's limits are not the problem's
     ],
 )
-def test_untrusted_checker(grader: Grader, program: str, checker: str, reward: float) -> None:
-    [verdict] = grader.grade([Submission(program, [("in", "7")] * 2, checker=CheckerProgram(checker))])
-    assert verdict.reward == reward
+def test_a_sound_checker_decides(
+    grader: Grader, program: str, checker: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grading, "CHECKER_LIMITS", Limits(cpu_s=2, wall_s=60))
+    limits = Limits(cpu_s=0.4)
+    [verdict] = grader.grade([Submission(program, [("in", "3 4")] * 2, limits, CheckerProgram(checker))])
+    assert verdict.statuses == (expected,) * 2
+
+
+@pytest.mark.parametrize(
+    ("checker", "why"),
+    [
+        ("while True: pass", "time_limit"),
+        ("import os\nos.system('true')\nprint(1)", "violation"),
+        ("print('0.5')", "it says no"),
+        ("1/0", "runtime_error"),
+        ("not Python", "runtime_error"),
+        ("x = bytearray(1 << 29)\nprint(1)", "memory_limit"),
+    ],
+)
+def test_a_checker_that_does_not_accept_the_expected_output_is_a_harness_error(
+    checker: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grading, "CHECKER_LIMITS", Limits(cpu_s=0.5, memory_mb=256, wall_s=60))
+    submissions = [
+        Submission(f"print({a}, 4)", [("in", "3 4")], None, CheckerProgram(checker)) for a in (3, 5, "'nonsense'")
+    ]
+    with Grader(workers=1) as grader:
+        verdicts = [*grader.grade(submissions), *grader.grade([("print(1)", [("", "1")])])]
+        assert [verdict.statuses for verdict in verdicts] == [("harness_error",)] * 3 + [("passed",)]
+        assert all(math.isnan(verdict.reward) for verdict in verdicts[:3])
+        [(fault, count)] = grader.stats.faults.items()
+        assert (count, grader.stats.checks) == (3, 1)
+    assert fault == f"a checker does not accept the expected output '3 4': {why}"
+
+
+def test_a_checker_is_tried_once_a_test() -> None:
+    tests, checker = [("in", "3 4"), ("in", "7 0")], CheckerProgram(CHECKER)
+    with Grader(workers=2) as grader:
+        submissions = [Submission(f"print({a}, {7 - a})", tests, None, checker) for a in range(8)]
+        assert [verdict.reward for verdict in grader.grade(submissions)] == [1.0] * 8
+        assert grader.stats.checks == 2 + 16
+
+
+@pytest.mark.parametrize("checker", [CHECKER, "import time\ntime.sleep(60)"])
+def test_a_checker_that_waits_is_run_again_then_given_up(checker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped by the wall clock with CPU time to spare: a busy machine, or the checker's fault, never the program's."""
+    waits = checker.replace("while a == 99: pass", "import time; time.sleep(60 * (a == 99))")
+    monkeypatch.setattr(grading, "CHECKER_LIMITS", Limits(cpu_s=5, wall_s=1))
+    with Grader(workers=1) as grader:
+        [verdict] = grader.grade([Submission("print(99, 4)", [("in", "3 4")], None, CheckerProgram(waits))])
+        assert verdict.statuses == ("harness_error",)
+        assert "did not end, twice" in "".join(grader.stats.faults)
 
 
 def test_numpy_under_a_memory_limit(grader: Grader) -> None:

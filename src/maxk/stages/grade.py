@@ -76,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
             file.write(json.dumps(line) + "\n")
             file.flush()
             bar.advance(status=grader.stats.summary())
+        for complaint in grader.stats.complaints():
+            print(complaint, file=sys.stderr)
     print(json.dumps(_summary(output, sizes, ks), indent=2))
     return 0
 

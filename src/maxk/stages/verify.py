@@ -7,6 +7,7 @@ from is `unparseable` in every test; nothing gets a verdict without execution.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from typing import Any
 
@@ -37,6 +38,8 @@ def run(args: argparse.Namespace) -> None:
             for dataset in config.evaluated:
                 share = _verify(config, args.policy, dataset, args.shard, grader)
                 run.metrics({f"{dataset}/{status}": value for status, value in share.items()})
+            for complaint in grader.stats.complaints():
+                print(complaint, file=sys.stderr)
 
 
 def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) -> dict[str, float]:

@@ -19,11 +19,12 @@ from maxk.errors import UserError
 from maxk.verification import pool, probe
 from maxk.verification.cache import VerdictCache
 from maxk.verification.comparison import outputs_match
-from maxk.verification.keys import Keys, policy_version
+from maxk.verification.keys import Keys, key_of_trial, policy_version
 from maxk.verification.planning import plan
-from maxk.verification.pool import KINDS, NUMPY, PLAIN, Check, Job, Run, Server
+from maxk.verification.pool import KINDS, NUMPY, PLAIN, Check, Job, Run, Server, Trial
 from maxk.verification.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, StartError, numpy_folder
 from maxk.verification.verdicts import (
+    CHECKER_LIMITS,
     HARNESS_ERROR,
     MEMORY_LIMIT,
     OUTPUT_LIMIT,
@@ -68,6 +69,8 @@ class Stats:
     tests: int = 0  # test runs, re-runs included
     reruns: int = 0  # programs run again alone after a wall-clock stop
     restarts: int = 0  # servers replaced
+    checks: int = 0  # checker programs run, trials included
+    faults: Counter[str] = field(default_factory=Counter)  # why tests could not be graded, where a checker is broken
     statuses: Counter[str] = field(default_factory=Counter)
 
     def summary(self) -> str:
@@ -76,6 +79,10 @@ class Stats:
         total = max(self.statuses.total(), 1)
         parts = [f"{status} {count / total:.0%}" for status, count in self.statuses.most_common(4)]
         return ", ".join([f"known {known:.0%}", *parts])
+
+    def complaints(self) -> list[str]:
+        """What of the data, not of the programs, kept tests from being graded, a line a fault."""
+        return [f"could not grade {count} test runs: {fault}" for fault, count in self.faults.most_common()]
 
 
 class Grader:
@@ -243,6 +250,8 @@ class _Grading:
         self.memo: OrderedDict[bytes, Verdict] = OrderedDict()
         self.done: list[tuple[int, Verdict]] = []
         self.to_store: list[tuple[bytes, Verdict]] = []
+        self.trials: dict[bytes, Trial] = {}  # running
+        self.tried: OrderedDict[bytes, str] = OrderedDict()  # what is wrong with a checker, "" where nothing is
         self.keys = Keys(policy_version(), grader.tier, grader.mode, grader.limits)
 
     def run(self) -> Iterator[tuple[int, Verdict]]:
@@ -332,6 +341,7 @@ class _Grading:
 
     def _send(self, server: Server, job: Job | Check) -> None:
         self.stats.programs += isinstance(job, Job)
+        self.stats.checks += isinstance(job, Check)
         try:
             server.send(job)
         except OSError:
@@ -360,7 +370,7 @@ class _Grading:
             if job.attempts < _ATTEMPTS:
                 self.waiting[job.kind].appendleft(job)
             elif isinstance(job, Check):
-                self._decided(job, HARNESS_ERROR)
+                self._give_up(job)
             else:
                 job.statuses[job.first :] = [HARNESS_ERROR] * job.tests
                 job.checks.clear()
@@ -372,10 +382,7 @@ class _Grading:
     def _take_result(self, run: Run) -> None:
         job = run.job
         if isinstance(job, Check):
-            accepted = run.outcome == pool.RAN and _accepts(run.output())
-            run.release()
-            job.job.walled |= run.walled
-            self._decided(job, PASSED if accepted else WRONG_ANSWER)
+            self._take_check(job, run)
             return
         if run.test >= 0 and job.again_from < 0:
             self._take_test(job, run)
@@ -406,14 +413,63 @@ class _Grading:
         stdin, expected = job.submission.tests[test]
         checker = job.submission.checker
         if isinstance(checker, CheckerProgram):
-            check = Check(job, test, output, job.limits, checker.source)
-            job.checks[test] = check
-            self.waiting[check.kind].appendleft(check)
+            job.checks[test] = Check(job, test, output, CHECKER_LIMITS, checker.source)
+            self._check(job.checks[test])
         elif checker is not None:
             job.statuses[test] = PASSED if _trusted(checker, stdin, expected, output) else WRONG_ANSWER
         else:
             same = outputs_match(output, expected, job.submission.strict_lines)
             job.statuses[test] = PASSED if same else WRONG_ANSWER
+
+    # checker programs
+
+    def _check(self, check: Check) -> None:
+        """Has a checker judge, or wait for its trial on this test, or be known as broken."""
+        test = check.job.submission.tests[check.test]
+        key = key_of_trial(check.source, test)
+        if key in self.trials:
+            self.trials[key].waiting.append(check)
+        elif key not in self.tried:
+            expected = test[1].encode(errors="surrogatepass")
+            self.trials[key] = Trial(check.job, check.test, expected, CHECKER_LIMITS, check.source, key=key)
+            self.trials[key].waiting.append(check)
+            self.waiting[check.kind].appendleft(self.trials[key])
+        elif self.tried[key]:
+            self.stats.faults[self.tried[key]] += 1
+            self._decided(check, HARNESS_ERROR)
+        else:
+            self.waiting[check.kind].appendleft(check)
+
+    def _take_check(self, check: Check, run: Run) -> None:
+        accepted = run.outcome == pool.RAN and _accepts(run.output())
+        run.release()
+        if run.test < 0 or (run.walled and run.cpu_s <= check.limits.cpu_s):  # no result, or perhaps a busy machine
+            check.attempts += 1
+            if check.attempts < _ATTEMPTS:
+                self.waiting[check.kind].append(check)
+            else:
+                self._give_up(check)
+        elif isinstance(check, Trial):
+            self._tried(check, "" if accepted else _FAILURES.get(run.outcome, "it says no"))
+        else:
+            self._decided(check, PASSED if accepted else WRONG_ANSWER)
+
+    def _give_up(self, check: Check) -> None:
+        if isinstance(check, Trial):
+            self._tried(check, "it did not end, twice")
+        else:
+            self.stats.faults["a checker did not end, twice"] += 1
+            self._decided(check, HARNESS_ERROR)
+
+    def _tried(self, trial: Trial, fault: str) -> None:
+        expected = trial.job.submission.tests[trial.test][1]
+        said = f"a checker does not accept the expected output {expected[:40]!r}: {fault}"
+        self.tried[trial.key] = said if fault else ""
+        if len(self.tried) > _MEMO:
+            self.tried.popitem(last=False)
+        del self.trials[trial.key]
+        for check in trial.waiting:
+            self._check(check)
 
     def _decided(self, check: Check, status: str) -> None:
         job = check.job

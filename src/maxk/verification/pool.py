@@ -71,6 +71,14 @@ class Check:
     kind = CHECKER
 
 
+@dataclass(eq=False)
+class Trial(Check):
+    """A checker's run on the expected output of a test, which a sound one accepts."""
+
+    key: bytes = b""
+    waiting: list[Check] = field(default_factory=list)  # for how it ends
+
+
 class Server:
     """A server process with the jobs it has been given."""
 

@@ -38,8 +38,11 @@ class CheckerProgram:
     """An untrusted checker, run in the same sandbox as the programs it judges.
 
     It is started as `main.py input.txt expected.txt output.txt` (the three names can be opened for reading) and accepts
-    by printing a number of at least 1, as the `generated_checker` programs of open-r1/codeforces do. A checker that
-    fails in any way does not accept: the program's output may be what made it fail.
+    by printing a number of at least 1, as the `generated_checker` programs of open-r1/codeforces do.
+
+    Before it judges a test, it must accept the test's expected output; one that does not, or fails, is broken, and the
+    test gets `harness_error`. A sound checker that fails on a program's output does not accept it: the output is what
+    made it fail. It has limits of its own, `CHECKER_LIMITS`.
     """
 
     source: str
@@ -87,6 +90,10 @@ class Limits:
     @property
     def total(self) -> float:
         return self.total_cpu_s if self.total_cpu_s is not None else 4 * self.cpu_s
+
+
+CHECKER_LIMITS = Limits(cpu_s=10.0, memory_mb=1024, output_bytes=1 << 20, wall_s=60.0)
+"""Of checker programs, whatever the problem's own: far above what a sound one needs."""
 
 
 class Submission(NamedTuple):
