@@ -14,6 +14,7 @@ from maxk.data import filters
 from maxk.data.filters import Candidate, Funnel, complete
 from maxk.errors import UserError
 from maxk.records import Problem, Test
+from maxk.verification import CheckerProgram, Grader, Submission
 
 TESTS = [Test("1\n", "1\n"), Test("2\n", "2\n")]
 
@@ -178,6 +179,29 @@ def test_what_could_not_be_graded_decides_nothing() -> None:
     kept = check([[PASS, UNKNOWN, PASS]], generated=0)
     assert kept is not None
     assert len(kept.problem.tests) == 3
+
+
+def test_problems_with_a_broken_checker_are_left_out() -> None:
+    """Tried in the grader itself: one checker is sound, one rejects what is expected in its second test."""
+    equal = (
+        "import sys\nexpected, output = (open(path).read() for path in sys.argv[2:])\nprint(int(expected == output))"
+    )
+    broken = equal.replace("int(expected", "int(expected.strip() != '2' and expected")
+    checkers = {"sound": equal, "broken": broken}
+    rows = [candidate("none")]
+    for name, checker in checkers.items():
+        made = candidate(name)
+        rows.append(dataclasses.replace(made, problem=dataclasses.replace(made.problem, checker=checker)))
+
+    def judge(programs: Any) -> list[Any]:
+        with Grader(workers=1) as grader:
+            given = [Submission(program, p.tests, None, CheckerProgram(p.checker)) for program, p in programs]
+            return [verdict.statuses for verdict in grader.grade(given)]
+
+    problems, funnel = run(rows, judge)
+    assert {problem.problem_id for problem in problems} == {"d/none", "d/sound"}
+    assert funnel.dropped["sound_checker"] == ["d/broken"]
+    assert "sound_checker" not in run([candidate("none")], judge)[1]
 
 
 def test_only_as_many_solutions_as_asked_for_are_run() -> None:

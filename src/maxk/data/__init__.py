@@ -34,7 +34,7 @@ SPLITS = ("train", "test")
 def load(name: str, config: Dataset, judge: Judge | None = None) -> tuple[list[Problem], dict[str, int]]:
     """The problems of the dataset `name` and its funnel. Raises UserError where they are not fit for use.
 
-    `judge` runs a benchmark's own programs on its tests; needed where the section sets `check_solutions`.
+    `judge` runs programs on a benchmark's tests: it finds broken checkers, and is needed for `check_solutions`.
     """
     if isinstance(config, PocketDataset):
         from maxk.data.pocket import generate

@@ -99,6 +99,9 @@ def complete(
     first = _first_of_each_text(list(rows))
     rows = keep("not_duplicate", rows, lambda c: c is first[c.key])
     _refuse_repeated_ids(rows)
+    if judge is not None and any(candidate.problem.checker for candidate in rows):
+        broken = _with_broken_checkers(rows, judge)
+        rows = keep("sound_checker", rows, lambda c: _id_of(c) not in broken)
     if solutions := getattr(config, "check_solutions", 0):
         if judge is None:
             raise ValueError(f"datasets.{name}.check_solutions needs a judge")
@@ -161,7 +164,18 @@ def _refuse_repeated_ids(candidates: Iterable[Candidate]) -> None:
         seen.add(problem_id)
 
 
-# --------------------------------------------------------------------------------------- checks with known solutions
+# ------------------------------------------------------------------------------------------------ checks by grading
+def _with_broken_checkers(candidates: Sequence[Candidate], judge: Judge) -> set[str]:
+    """Ids of problems whose checker does not accept an expected output: the grader could grade nothing there."""
+    tests = [(c.problem, test) for c in candidates if c.problem.checker for test in c.problem.tests]
+    programs = [
+        (f"import sys\nsys.stdout.write({test.expected!r})", dataclasses.replace(problem, tests=[test]))
+        for problem, test in tests
+    ]
+    paired = zip(tests, judge(programs), strict=True)
+    return {problem.problem_id for (problem, _), statuses in paired if UNGRADED in statuses}
+
+
 def _checked(candidates: Sequence[Candidate], solutions: int, judge: Judge, funnel: Funnel) -> list[Candidate]:
     """Candidates without the tests that most of their own right programs fail.
 
