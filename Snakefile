@@ -2,6 +2,7 @@
 
     snakemake --cores all results/table2.csv             # the default experiment, on two CPU cores
     snakemake --cores all                                # everything
+    snakemake --cores all results/experiments/k_sweep.csv # a further question; all of them: `experiments`
     snakemake --cores all --configfile config/other.yaml # another experiment, laid over the default
 
 Rules are thin: each calls one subcommand of `maxk`, which reads the resolved configuration `results/config.json`. What
@@ -19,6 +20,7 @@ include: "workflow/rules/setup.smk"
 include: "workflow/rules/policies.smk"
 include: "workflow/rules/evaluation.smk"
 include: "workflow/rules/reporting.smk"
+include: "workflow/rules/experiments.smk"
 
 
 rule all:
@@ -33,3 +35,9 @@ rule all:
         OUT.figure("figure2"),
         OUT.figure("training"),
         OUT.figure("ratios"),
+
+
+rule experiments:
+    """Every experiment of the configuration (hours on two cores)."""
+    input:
+        [OUT.experiment(name, "csv") for name in CONFIG.experiments],

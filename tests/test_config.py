@@ -155,6 +155,14 @@ def test_every_config_in_the_repository_is_valid(root: Path, defaults: dict) -> 
         configuration.parse(configuration.overlay(defaults, configuration.read_yaml(path)))
 
 
+def test_numbers_without_a_dot_are_numbers_everywhere() -> None:
+    """YAML 1.1, which Snakemake and PyYAML read, takes 5e-6 for text."""
+    text = "{type: bon_offpolicy, k: 4, clamp_delta: 1e-1, training: {iterations: 3, learning_rate: 5e-6}}"
+    objective = configuration.Objective.model_validate(yaml.safe_load(text))
+    assert objective.spec["clamp_delta"] == 0.1
+    assert objective.training["learning_rate"] == 5e-6
+
+
 def test_reference_of_all_keys_is_up_to_date(root: Path) -> None:
     """Mend with: python -m maxk.config > config/README.md"""
     assert (root / "config" / "README.md").read_text(encoding="utf-8") == configuration.reference()

@@ -30,6 +30,7 @@ STAGES = (
     "statistics",
     "compare",
     "figure",
+    "experiment",
     "show",
     "inspect",
     "plan",

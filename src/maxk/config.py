@@ -1,9 +1,9 @@
 """The one configuration schema: every value a user may change, validated once before any work.
 
 A config file is an overlay on the defaults of `config/config.yaml`. Sections merge key by key, except those that name
-a set of things (`base`, `datasets`, `objectives`): an overlay replaces these whole. What is unknown, out of range or
-contradictory is refused with the key, what was got and what is allowed. No torch here: this is imported by every
-command and by the Snakefile.
+a set of things (`base`, `datasets`, `objectives`, `experiments`): an overlay replaces these whole, and with
+`objectives` go the experiments on them. What is unknown, out of range or contradictory is refused with the key, what
+was got and what is allowed. No torch here: this is imported by every command and by the Snakefile.
 
     python -m maxk.config > config/README.md      # the reference of all keys, generated from this file
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,8 +25,19 @@ from maxk import objective_types
 from maxk.errors import UserError
 from maxk.paths import BASE, Layout, policy_name
 
-RESERVED = ("benchmarks", "cache", "data", "logs", "mlartifacts", "policies", "samples", "scores", "verdicts")
-REPLACED_WHOLE = ("base", "datasets", "objectives")
+RESERVED = (
+    "benchmarks",
+    "cache",
+    "data",
+    "experiments",
+    "logs",
+    "mlartifacts",
+    "policies",
+    "samples",
+    "scores",
+    "verdicts",
+)
+REPLACED_WHOLE = ("base", "datasets", "objectives", "experiments")
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -390,6 +402,12 @@ class Objective(BaseModel):
     label: str | None = Field(None, description="Row name in tables; by default the paper's.")
     training: Mapping[str, Any] = Field({}, description="Keys of `training` that differ for this policy.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers(cls, content: Any) -> Any:
+        """YAML 1.1 takes `5e-6` for text; elsewhere the declared types make it a number, here nothing does."""
+        return _with_numbers(content)
+
     @model_validator(mode="after")
     def _parameters_known(self) -> Objective:
         objective_types.validate(self.spec)
@@ -403,6 +421,38 @@ class Objective(BaseModel):
     @property
     def kind(self) -> objective_types.ObjectiveType:
         return objective_types.OBJECTIVE_TYPES[self.type]
+
+
+class Experiment(Section):
+    """A question put to some policies: `results/experiments/NAME.{csv,md,png,pdf}`, trained only when asked for."""
+
+    question: str = Field(description="What the experiment is to answer; the heading of its table.")
+    policies: tuple[Name, ...] = Field(
+        (), description="Keys of `objectives`, of the top level or of another experiment, that take part."
+    )
+    objectives: Mapping[Name, Objective] = Field({}, description="Policies that are trained for this experiment.")
+    reference: Name = Field(description="The policy that all others are compared with.")
+    against: Literal["k", "iterations", "temperature", "learning_rate"] | None = Field(
+        None, description="Draw the results against this parameter; by default against the k of max@k."
+    )
+    choose: Literal["learning_rate"] | None = Field(
+        None,
+        description="Policies that differ in this key alone are candidates: the one with the highest max@headline_k on "
+        "one half of every dataset's problems is chosen, and all numbers are those of the other half.",
+    )
+
+    @model_validator(mode="after")
+    def _rows_differ(self) -> Experiment:
+        if self.reference not in self.rows:
+            raise ValueError(f"reference={self.reference!r} is none of its policies: {', '.join(self.rows)}")
+        if len(set(self.rows)) != len(self.rows):
+            raise ValueError(f"a policy is named twice: {', '.join(self.rows)}")
+        return self
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """All policies that take part, in order."""
+        return (*self.policies, *self.objectives)
 
 
 # ------------------------------------------------------------------------------------------------ evaluation
@@ -510,6 +560,7 @@ class Config(Section):
     datasets: Mapping[Name, Dataset]
     prompt: Prompt = Prompt()
     objectives: Mapping[Name, Objective]
+    experiments: Mapping[Name, Experiment] = {}
     training: Training
     sampling: Sampling = Sampling()
     verification: Verification = Verification()
@@ -536,15 +587,27 @@ class Config(Section):
             yield f"name={self.name!r} is a folder of the default experiment; choose another"
         if self.prompt.chat and isinstance(self.base, PretrainedBase):
             yield "prompt.chat: true needs a chat model, but base.source: pretrain makes none"
-        if BASE in self.objectives:
+        if BASE in self.every_objective:
             yield f"objectives.{BASE}: the name is taken by the base policy"
         if max(self.report.ks) > self.sampling.n:
             yield f"report.ks holds k={max(self.report.ks)}, more than sampling.n={self.sampling.n}; k ≤ n is needed"
         if not self.evaluated:
             yield "datasets: none has test problems; set `test` of one above 0"
         yield from self._dataset_contradictions(self.training.datasets, "training.datasets")
-        for name in self.objectives:
+        for name in self.every_objective:
             yield from self._objective_contradictions(name)
+        yield from self._experiment_contradictions()
+
+    def _experiment_contradictions(self) -> Iterator[str]:
+        owners = dict.fromkeys(self.objectives, "objectives")
+        for name, experiment in self.experiments.items():
+            for policy in experiment.objectives:
+                if owners.setdefault(policy, f"experiments.{name}") != f"experiments.{name}":
+                    yield f"experiments.{name}.objectives.{policy}: the name is taken by {owners[policy]}"
+        for name, experiment in self.experiments.items():
+            for policy in experiment.policies:
+                if policy not in owners:
+                    yield f"experiments.{name}.policies: no objective {policy!r}{_suggest(policy, owners)}"
 
     def _dataset_contradictions(self, names: Sequence[str], where: str) -> Iterator[str]:
         for name in names:
@@ -554,7 +617,7 @@ class Config(Section):
                 yield f"{where} names {name!r}, which has train=0 problems"
 
     def _objective_contradictions(self, name: str) -> Iterator[str]:
-        objective, where = self.objectives[name], f"objectives.{name}"
+        objective, where = self.every_objective[name], self._where(name)
         try:
             training = self.training_of(name)
         except ValidationError as error:
@@ -573,7 +636,26 @@ class Config(Section):
         if "datasets" in objective.training:
             yield from self._dataset_contradictions(training.datasets, f"{where}.training.datasets")
 
+    def _where(self, objective: str) -> str:
+        owner = next((name for name, one in self.experiments.items() if objective in one.objectives), None)
+        return f"objectives.{objective}" if owner is None else f"experiments.{owner}.objectives.{objective}"
+
     # ---- what the stages ask
+    @property
+    def every_objective(self) -> dict[str, Objective]:
+        """The objectives of the main tables, then those of the experiments."""
+        own = [experiment.objectives for experiment in self.experiments.values()]
+        return {name: objective for part in (self.objectives, *own) for name, objective in part.items()}
+
+    def restricted_to(self, experiment: str) -> Config:
+        """The same configuration with the experiment's policies for objectives: what its reports are made from."""
+        known = self.every_objective
+        rows = {
+            name: known[name].model_copy(update={"label": self.label(name)})
+            for name in self.experiments[experiment].rows
+        }
+        return self.model_copy(update={"objectives": rows, "experiments": {}})
+
     @property
     def layout(self) -> Layout:
         return Layout("results" if self.name == "default" else f"results/{self.name}")
@@ -590,14 +672,18 @@ class Config(Section):
         return [BASE, *trained]
 
     def label(self, objective: str) -> str:
-        """Row name of an objective (or of the base) in tables."""
+        """Row name of an objective (or of the base) in tables; one of an experiment says how it differs."""
         if objective == BASE:
             return objective_types.BASE_LABEL
-        return self.objectives[objective].label or self.objectives[objective].kind.label
+        one = self.every_objective[objective]
+        if one.label or objective in self.objectives:
+            return one.label or one.kind.label
+        differences = {**{key: value for key, value in one.spec.items() if key != "type"}, **one.training}
+        return f"{one.kind.label} ({', '.join(f'{key} {_brief(value)}' for key, value in differences.items())})"
 
     def training_of(self, objective: str) -> Training:
         """`training` with the objective's own keys laid over it."""
-        own = dict(self.objectives[objective].training)
+        own = dict(self.every_objective[objective].training)
         return Training.model_validate({**self.training.model_dump(), **own})
 
     # ---- what decides a stage's result: these go into Snakemake's params and into every file's provenance
@@ -616,7 +702,7 @@ class Config(Section):
             parts = {"base": self.base.model_dump(), "prompt": self.prompt.model_dump()}
         elif stage == "train":
             parts = {
-                "objective": self.objectives[of["objective"]].spec,
+                "objective": self.every_objective[of["objective"]].spec,
                 "training": self.training_of(of["objective"]).semantics,
                 "prompt": self.prompt.model_dump(),
                 "verification": self.verification.semantics,
@@ -659,6 +745,8 @@ def overlay(defaults: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
     for key, value in changes.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
         merged[key] = {**merged[key], **value} if both and key not in REPLACED_WHOLE else value
+    if "objectives" in changes and "experiments" not in changes:
+        merged.pop("experiments", None)  # they were put to policies that are no more
     return merged
 
 
@@ -672,8 +760,18 @@ def parse(content: Mapping[str, Any]) -> Config:
 
 
 def load(path: str | Path) -> Config:
-    """The resolved configuration that the pipeline wrote (`results/config.json`)."""
+    """A configuration from a file: the resolved one that the pipeline wrote (`results/config.json`), or YAML."""
     return parse(read_yaml(path))
+
+
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+
+
+def _with_numbers(value: Any) -> Any:
+    """The same with texts such as `5e-6` as numbers, in nested mappings too."""
+    if isinstance(value, Mapping):
+        return {key: _with_numbers(item) for key, item in value.items()}
+    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
 
 
 def _explain(error: ErrorDetails, model: type[BaseModel], prefix: str = "") -> str:
@@ -729,6 +827,13 @@ def _children(schema: dict[str, Any], node: dict[str, Any], part: Any) -> list[d
     return child.get("oneOf") or child.get("anyOf") or [child]
 
 
+def _brief(value: Any) -> str:
+    """A parameter's value in a label: a schedule of k as `linear 4→1`, a flag as `yes`."""
+    if isinstance(value, Mapping):
+        return f"{value.get('schedule')} {value.get('start')}→{value.get('end', value.get('start'))}"
+    return str(value) if not isinstance(value, bool) else "yes" if value else "no"
+
+
 def _suggest(got: str, known: Mapping[str, Any] | Sequence[str]) -> str:
     nearest = difflib.get_close_matches(got, list(known), n=1)
     return f" (did you mean {nearest[0]!r}?)" if nearest else ""
@@ -760,8 +865,9 @@ _README_HEAD = """# Configuration
 <!-- Generated by `python -m maxk.config > config/README.md`; a test keeps it so. -->
 
 `config.yaml` is the default experiment ("pocket"). `--configfile FILE` lays another file over it: sections merge key by
-key, but `base`, `datasets` and `objectives` replace the default ones whole. Single values can be given on the command
-line: `snakemake --cores all --config 'training={epochs: 0.5}'`. An experiment with another `name` writes to
+key, but `base`, `datasets`, `objectives` and `experiments` replace the default ones whole (and `experiments` go with
+the `objectives` that they are put to). Single values can be given on the command line:
+`snakemake --cores all --config 'training={epochs: 0.5}'`. A configuration with another `name` writes to
 `results/{name}/`.
 
 Everything is checked before any job starts; an unknown key is refused with the nearest known one.
@@ -785,6 +891,7 @@ def _section_title(name: str) -> str:
         "TokenLimit": "`datasets.NAME.length`",
         "HubCopy": "`datasets.NAME.without`",
         "Objective": "`objectives.NAME`",
+        "Experiment": "`experiments.NAME`",
         "Vllm": "`sampling.vllm`",
     }
     return titles.get(name, f"`{name.lower()}`")

@@ -3,8 +3,8 @@
 The config schema and the Snakefile validate objectives long before a process imports torch; `maxk.objectives`
 holds the mathematics under the same names (a test asserts that both agree).
 
-    validate({"type": "bon_loo1", "k": 4}) # ValueError says what is wrong list(ks({"type": "bon_loo1", "k":
-    {"schedule": "linear", "start": 4, "end": 1}})) # [1, 2, 3, 4]
+    validate({"type": "bon_loo1", "k": 4})  # ValueError says what is wrong
+    list(ks({"type": "bon_loo1", "k": {"schedule": "linear", "start": 4, "end": 1}}))  # [1, 2, 3, 4]
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ CLAMP_LOG_RATIO = Parameter(
     lambda value: value is None or _is_positive(value),
 )
 VARIANT = Parameter("surrogate", "surrogate or literal", lambda value: value in ("surrogate", "literal"))
+# max@k of 1[r = 1] in place of r, that is pass@k; `grpo_binary` is the same for GRPO.
+BINARY = {"binary": Parameter(False, "true or false", lambda value: isinstance(value, bool))}
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,9 @@ OBJECTIVE_TYPES: Mapping[str, ObjectiveType] = {
     "grpo_binary": ObjectiveType("GRPO, binary reward"),
     "bon_max_second": ObjectiveType("BoN-max second"),
     "bon_max_mean": ObjectiveType("BoN-max mean"),
-    "bon_loo1": ObjectiveType("BoN LOO-1", uses_k=True),
-    "bon_loo2": ObjectiveType("BoN leave-two-out", uses_k=True, flat_at_n=True),
-    "bon_mean": ObjectiveType("BoN mean", uses_k=True, flat_at_n=True),
+    "bon_loo1": ObjectiveType("BoN LOO-1", uses_k=True, parameters=BINARY),
+    "bon_loo2": ObjectiveType("BoN leave-two-out", uses_k=True, flat_at_n=True, parameters=BINARY),
+    "bon_mean": ObjectiveType("BoN mean", uses_k=True, flat_at_n=True, parameters=BINARY),
     "bon_offpolicy": ObjectiveType(
         "Off-policy BoN (paper)",
         uses_k=True,

@@ -80,10 +80,13 @@ class Objective:
         graded = ~rewards.isnan().any(dim=1)
         if n == 1 or not graded.any():
             return advantages
+        given = rewards[graded].double()
+        if arguments.pop("binary", False):
+            given = (given == 1).double()
         if self.kind.off_policy:
-            given = torch.zeros_like(rewards) if log_ratios is None else log_ratios.to(rewards.device)
-            arguments["log_ratios"] = given[graded].double()
-        result = REGISTRY[self.type](rewards[graded].double(), **arguments)
+            drift = torch.zeros_like(rewards) if log_ratios is None else log_ratios.to(rewards.device)
+            arguments["log_ratios"] = drift[graded].double()
+        result = REGISTRY[self.type](given, **arguments)
         limit = torch.finfo(rewards.dtype).max
         advantages[graded] = result.clamp(-limit, limit).to(rewards.dtype)
         return advantages

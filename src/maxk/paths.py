@@ -67,6 +67,9 @@ class Layout:
     def figure(self, name: str, suffix: str = "png") -> str:
         return f"{self.root}/{name}.{suffix}"
 
+    def experiment(self, name: str, suffix: str) -> str:
+        return f"{self.root}/experiments/{name}.{suffix}"
+
     @property
     def statistics(self) -> str:
         return f"{self.root}/statistics.csv"

@@ -14,7 +14,7 @@ from made_up import Experiment
 
 from maxk import files
 from maxk.errors import UserError
-from maxk.reporting import figures, style
+from maxk.reporting import figures, style, training_log
 from maxk.reporting.load import load
 
 
@@ -47,8 +47,8 @@ def test_a_batchs_value_is_the_mean_over_the_iterations_that_log_it() -> None:
         {"step": 5, "ratio_q99": 1.0},
         {"step": 6, "ratio_q99": 2.0},
     ]
-    assert figures._by_batch(run, "ratio_q99", iterations=3) == pytest.approx([1.3, 1.5])
-    assert figures._by_batch(run, "reward", iterations=3) == pytest.approx([0.1, 0.3])
+    assert training_log._by_batch(run, "ratio_q99", iterations=3) == pytest.approx([1.3, 1.5])
+    assert training_log._by_batch(run, "reward", iterations=3) == pytest.approx([0.1, 0.3])
 
 
 def test_an_unknown_figure_is_one_line(small: Experiment) -> None:

@@ -9,9 +9,7 @@ maxk figure figure1 figure2 --config results/config.json
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,8 @@ from matplotlib.axes import Axes
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.estimators import Floats
-from maxk.paths import BASE, policy_name
-from maxk.reporting import statistics, style
+from maxk.paths import BASE
+from maxk.reporting import statistics, style, training_log
 from maxk.reporting.load import MEAN, Scores
 from maxk.reporting.statistics import Replicates
 
@@ -159,7 +157,7 @@ def ratios(scores: Scores, config: Config, paths: Sequence[str]) -> None:
 
 def _over_training(titles: Mapping[str, str], scores: Scores, config: Config, paths: Sequence[str]) -> None:
     """What every policy's `metrics.jsonl` holds of the keys: smoothed, the mean over seeds and their range."""
-    logs = {row: log for row in scores.rows if row != BASE and (log := _log(config, row, titles))}
+    logs = {row: log for row in scores.rows if row != BASE and (log := training_log.read(config, row, titles))}
     shown = [key for key in titles if any(key in log for log in logs.values())]
     if not shown:
         style.save_note(f"No training log holds {', '.join(titles)}.", paths)
@@ -176,61 +174,15 @@ def _over_training(titles: Mapping[str, str], scores: Scores, config: Config, pa
         style.save(figure, paths)
 
 
-def _log(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:
-    """Metrics [seeds, generation batches] of a row by key; seeds are cut to the shortest log.
-
-    Step s belongs to batch (s − 1) // μ, and a batch's value is the mean over the PPO iterations that log the key:
-    ratios are logged only where samples are stale, from the second iteration on.
-    """
-    runs = [_read_metrics(config.layout.metrics(policy_name(row, seed))) for seed in config.seeds]
-    iterations = config.training_of(row).iterations
-    found = {}
-    for key in keys:
-        series = [_by_batch(run, key, iterations) for run in runs if run]
-        batches = min((len(one) for one in series), default=0)
-        if batches:
-            found[key] = np.array([one[:batches] for one in series], dtype=np.float64)
-    return found
-
-
-def _by_batch(run: Sequence[Mapping[str, Any]], key: str, iterations: int) -> list[float]:
-    """The key's value in every generation batch that logs it, in order."""
-    batches: dict[int, list[float]] = {}
-    for line in run:
-        if line.get(key) is not None:
-            batches.setdefault((int(line["step"]) - 1) // iterations, []).append(float(line[key]))
-    return [sum(values) / len(values) for _, values in sorted(batches.items())]
-
-
-def _read_metrics(path: str) -> list[dict[str, Any]]:
-    if not Path(path).exists():
-        return []
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
-    try:
-        return [json.loads(line) for line in lines if line.strip()]
-    except ValueError:
-        raise UserError(f"{path}: not one JSON object a line; train again") from None
-
-
 def _draw_training(ax: Axes, curves: Mapping[str, Floats], scores: Scores) -> None:
     looks = style.looks(scores.rows)
     for row, values in curves.items():
-        smooth = np.array([_smooth(one) for one in values])
+        smooth = np.array([training_log.smooth(one) for one in values])
         at = np.linspace(0, 1, smooth.shape[1])
         if len(smooth) > 1:
             ax.fill_between(at, smooth.min(axis=0), smooth.max(axis=0), color=looks[row].colour, alpha=0.08, lw=0)
         ax.plot(at, smooth.mean(axis=0), color=looks[row].colour, linestyle=looks[row].dashes, gid=row)
     ax.set_xlim(0, 1)
-
-
-def _smooth(values: Floats) -> Floats:
-    """Running mean over a twentieth of the run, shrinking at the ends."""
-    half = len(values) // 40
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    index = np.arange(len(values))
-    start, stop = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))
-    # Rounded, as the noise of cumulative sums would set the scale of a constant curve.
-    return np.asarray(np.round((sums[stop] - sums[start]) / (stop - start), 9))
 
 
 FIGURES: Mapping[str, Callable[[Scores, Config, Sequence[str]], None]] = {

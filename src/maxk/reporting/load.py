@@ -9,7 +9,7 @@ files and the differing key. What has no scores yet stays a blank cell with a no
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,17 @@ class Scores:
         """Mean over seeds, [problems]: what is compared pairwise."""
         values = self.values(row, dataset, quantity)
         return None if values is None else values.mean(axis=0)
+
+    def half(self, which: int) -> Scores:
+        """Scores on every second problem of each dataset, from the first (0) or the second (1) on.
+
+        Estimates alone: entropies and lengths stay those of all problems.
+        """
+        halves = {
+            place: replace(cell, estimates={m: e[:, which::2] for m, e in cell.estimates.items()})
+            for place, cell in self.cells.items()
+        }
+        return replace(self, cells=halves)
 
     def mean(self, row: str, dataset: str, quantity: str) -> float | None:
         """Mean over seeds and problems; for `MEAN` the mean over all datasets, None if one is missing."""

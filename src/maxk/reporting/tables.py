@@ -209,11 +209,11 @@ def to_csv(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     """A pipe table with bold, `<u>` and star, its title above and its notes below."""
-    header = ["Method", *(_escape_markdown(column.header) for column in table.spec.columns)]
-    lines = [f"**{_title(table)}**", "", _pipes(header), _pipes([":---", *["---:"] * (len(header) - 1)])]
+    header = ["Method", *(escape_markdown(column.header) for column in table.spec.columns)]
+    lines = [f"**{_title(table)}**", "", pipes(header), pipes([":---", *["---:"] * (len(header) - 1)])]
     for row, entries in table.entries.items():
-        lines.append(_pipes([_escape_markdown(table.labels[row]), *map(_markdown_entry, entries)]))
-    lines += ["", *(line for note in table.notes for line in (_escape_markdown(note), ""))]
+        lines.append(pipes([escape_markdown(table.labels[row]), *map(_markdown_entry, entries)]))
+    lines += ["", *(line for note in table.notes for line in (escape_markdown(note), ""))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -239,10 +239,10 @@ def to_latex(table: Table) -> str:
 
 
 def _title(table: Table) -> str:
-    return f"{table.spec.name.replace('table', 'Table ')}: {_escape_markdown(table.spec.title)}"
+    return f"{table.spec.name.replace('table', 'Table ')}: {escape_markdown(table.spec.title)}"
 
 
-def _pipes(cells: Iterable[str]) -> str:
+def pipes(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
@@ -261,7 +261,7 @@ def _decorate(entry: Entry, blank: str, bold: str, underline: str, star: str) ->
     return {BEST: bold, SECOND: underline}.get(entry.rank, "{}").format(text)
 
 
-def _escape_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     return "".join(f"\\{c}" if c in r"\|*_`<[" else c for c in " ".join(text.split()))
 
 

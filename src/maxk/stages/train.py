@@ -33,8 +33,8 @@ def register_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
-    if args.objective not in config.objectives:
-        raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.objectives)}")
+    if args.objective not in config.every_objective:
+        raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.every_objective)}")
     training = config.training_of(args.objective)
     if training.processes == 1:
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # or the trainer would spread one process over all GPUs
@@ -135,7 +135,7 @@ def _optimise(
                 ProgressLine(f"train {policy_name(objective, seed)}"),
                 stop,
             ],
-            objective=objectives.make(config.objectives[objective].spec),
+            objective=objectives.make(config.every_objective[objective].spec),
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))

@@ -1,0 +1,30 @@
+"""`maxk experiment NAME …`: the table and figure of experiments, from scores and training logs.
+
+What an experiment is, `maxk.reporting.experiments` says. Policies without scores are blank, with a note.
+
+    maxk experiment k_sweep offpolicy_study --config results/config.json
+    maxk experiment all --config results/config.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from maxk import config as configuration
+
+
+def register_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("experiment", help="write the table and figure of an experiment")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="keys of `experiments`, or `all`")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from maxk import tracking
+    from maxk.reporting import experiment_reports
+
+    config = configuration.load(args.config)
+    names = list(config.experiments) if "all" in args.names else args.names
+    for name in names:
+        tracking.report(config, experiment_reports.write(name, config), note="")

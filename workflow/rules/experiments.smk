@@ -1,0 +1,48 @@
+"""Experiments: questions beyond the paper's tables, whose policies are trained only when asked for.
+
+Makes results/experiments/{experiment}.{csv,md,png,pdf}.
+"""
+
+EXPERIMENT_SUFFIXES = ("csv", "md", "png", "pdf")
+
+
+def scores_of(experiment):
+    """Scores of all policies that take part."""
+    return [
+        OUT.scores(policy, dataset)
+        for policy in CONFIG.restricted_to(experiment).policies
+        for dataset in CONFIG.evaluated
+    ]
+
+
+rule experiment:
+    """Write an experiment's table and figure."""
+    input:
+        scores=lambda wildcards: scores_of(wildcards.experiment),
+    output:
+        [OUT.experiment("{experiment}", suffix) for suffix in EXPERIMENT_SUFFIXES],
+    log:
+        OUT.log("experiment", "{experiment}"),
+    benchmark:
+        OUT.benchmark("experiment", "{experiment}")
+    wildcard_constraints:
+        experiment="|".join(CONFIG.experiments) or "none",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=4_000,
+        runtime=30,
+    params:
+        config=OUT.config,
+        settings=lambda wildcards: canonical(
+            [
+                CONFIG.experiments[wildcards.experiment].model_dump(),
+                CONFIG.restricted_to(wildcards.experiment).settings("report"),
+            ]
+        ),
+        source=environment.source("reporting", "estimators"),
+    message:
+        "Report on experiment {wildcards.experiment}"
+    shell:
+        "python -m maxk experiment {wildcards.experiment} --config {params.config:q} 2>&1 | tee {log:q}"
