@@ -48,3 +48,12 @@ def settings(stage, *names):
     return lambda wildcards: canonical(
         CONFIG.settings(stage, **{name: wildcards[name] for name in names})
     )
+
+
+def scores_of(config):
+    """Score files of all policies of a configuration, or of its part that an experiment compares."""
+    return [
+        config.layout.scores(policy, dataset)
+        for policy in config.policies
+        for dataset in config.evaluated
+    ]

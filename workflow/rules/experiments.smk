@@ -6,19 +6,12 @@ Makes results/experiments/{experiment}.{csv,md,png,pdf}.
 EXPERIMENT_SUFFIXES = ("csv", "md", "png", "pdf")
 
 
-def scores_of(experiment):
-    """Scores of all policies that take part."""
-    return [
-        OUT.scores(policy, dataset)
-        for policy in CONFIG.restricted_to(experiment).policies
-        for dataset in CONFIG.evaluated
-    ]
-
-
 rule experiment:
     """Write an experiment's table and figure."""
     input:
-        scores=lambda wildcards: scores_of(wildcards.experiment),
+        scores=lambda wildcards: scores_of(
+            CONFIG.restricted_to(wildcards.experiment)
+        ),
     output:
         [OUT.experiment("{experiment}", suffix) for suffix in EXPERIMENT_SUFFIXES],
     log:

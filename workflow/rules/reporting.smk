@@ -4,11 +4,7 @@ Makes results/table*.{csv,md,tex}, results/statistics.csv, results/paired_tests.
 results/figure*.{png,pdf}.
 """
 
-SCORES = [
-    OUT.scores(policy, dataset)
-    for policy in CONFIG.policies
-    for dataset in CONFIG.evaluated
-]
+SCORES = scores_of(CONFIG)
 
 
 rule table:
