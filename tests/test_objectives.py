@@ -137,6 +137,15 @@ def test_grpo_binary_counts_full_passes_only():
     assert advantages("grpo_binary", [0.9, 0.5, 0.0, 0.0]) == [0, 0, 0, 0]
 
 
+@pytest.mark.parametrize("name", ["bon_mean", "bon_loo1", "bon_loo2"])
+def test_binary_counts_full_passes_only(name):
+    rewards = [0.0, 1.0, 0.75, 1.0, 0.5]
+    passes = [float(r == 1) for r in rewards]
+    assert advantages(name, rewards, k=2, binary=True) == advantages(name, passes, k=2)
+    assert advantages(name, rewards, k=2, binary=True) != advantages(name, rewards, k=2)
+    assert advantages(name, [0.5, NAN, 1.0], k=2, binary=True) == [0.0, 0.0, 0.0]  # ungraded is not a failure
+
+
 def test_bon_max_by_hand():
     assert advantages("bon_max_mean", [0.2, 1, 0.4, 1]) == approx([0, 0.35, 0, 0.35])
     # A tie at the top: the second best is the largest value strictly below it.

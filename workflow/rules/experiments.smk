@@ -9,9 +9,7 @@ EXPERIMENT_SUFFIXES = ("csv", "md", "png", "pdf")
 rule experiment:
     """Write an experiment's table and figure."""
     input:
-        scores=lambda wildcards: scores_of(
-            CONFIG.restricted_to(wildcards.experiment)
-        ),
+        scores=lambda wildcards: scores_of(CONFIG.restricted_to(wildcards.experiment)),
     output:
         [OUT.experiment("{experiment}", suffix) for suffix in EXPERIMENT_SUFFIXES],
     log:
