@@ -416,7 +416,8 @@ def test_registry_and_metadata_name_the_same_types():
     for name, function in REGISTRY.items():
         wanted = set(function.__annotations__) - {"rewards", "return"}
         kind = OBJECTIVE_TYPES[name]
-        given_by_metadata = {*kind.parameters, *(["k"] * kind.uses_k), *(["log_ratios"] * kind.off_policy)}
+        passed_on = set(kind.parameters) - {"binary"}  # `Objective` turns the rewards into 0 and 1 itself
+        given_by_metadata = {*passed_on, *(["k"] * kind.uses_k), *(["log_ratios"] * kind.off_policy)}
         assert wanted == given_by_metadata, name
         assert function.__doc__, name
 
@@ -442,6 +443,7 @@ def test_registry_and_metadata_name_the_same_types():
         ({"type": "bon_loo1", "k": {"schedule": "linear", "start": 2, "end": 1, "at": 0.3}}, "has no 'at'"),
         ({"type": "bon_loo1", "k": {"schedule": "step", "start": 2, "end": 1, "at": 2}}, "`at` of a step"),
         ({"type": "bon_loo1", "k": {"schedule": ["linear"]}}, "unknown schedule"),
+        ({"type": "bon_loo1", "k": 2, "binary": 1}, "bon_loo1: binary must be true or false, got 1"),
     ],
 )
 def test_make_refuses(config, message):
