@@ -18,7 +18,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, 
 from trl import GRPOTrainer
 
 from maxk.config import Generator, Heldout, Lora, Training
+from maxk.errors import UserError
 from maxk.objectives import make
+from maxk.stages.train import _require_whole_adapters
 from maxk.surrogates import sequence_surrogate
 from maxk.training.trainer import MaxkTrainer, arguments, lora, schedule
 
@@ -370,6 +372,16 @@ def test_what_larger_scales_ask_for_passes_trls_own_checks(
     args = arguments(TRAINING.model_copy(update=keys), tmp_path, seed=0, prompts=16)
     assert {name: getattr(args, name) for name in expected} == expected
     assert args.vllm_importance_sampling_correction is ("generator" not in keys)  # off where vLLM generates
+
+
+@pytest.mark.parametrize("name", ["fsdp2", "zero3"])
+def test_adapters_on_sharded_weights_are_refused(name: str) -> None:
+    file = f"{Path(__file__).parents[2]}/config/accelerate/{name}.yaml"
+    training = TRAINING.model_copy(update={"accelerate": file, "lora": Lora(), "processes": 2})
+    with pytest.raises(UserError, match=r"training\.lora: adapters cannot be merged into weights that .* shards"):
+        _require_whole_adapters(training)
+    _require_whole_adapters(training.model_copy(update={"lora": None}))
+    _require_whole_adapters(training.model_copy(update={"accelerate": file.replace(name, "ddp")}))
 
 
 def test_lora_trains_adapters_only(base_model: str, tmp_path: Path) -> None:

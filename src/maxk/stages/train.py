@@ -67,9 +67,21 @@ def _launch(training: Training) -> None:
     if training.accelerate is not None:
         if not Path(training.accelerate).is_file():
             raise UserError(f"training.accelerate: no file {training.accelerate!r}; config/accelerate/ holds some")
+        _require_whole_adapters(training)
         launcher = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
         launcher += ["--main_process_port", "0"]  # a free one: jobs share a host
     os.execv(sys.executable, [sys.executable, "-m", *launcher, "--module", "maxk", *sys.argv[1:]])
+
+
+def _require_whole_adapters(training: Training) -> None:
+    """Merging adapters needs the whole weights in one process, which sharding strategies do not give."""
+    assert training.accelerate is not None
+    strategy = configuration.read_yaml(training.accelerate).get("distributed_type", "NO")
+    if training.lora is not None and strategy not in ("NO", "MULTI_GPU", "MULTI_CPU"):
+        raise UserError(
+            f"training.lora: adapters cannot be merged into weights that {training.accelerate} shards ({strategy}); "
+            "use config/accelerate/ddp.yaml, or train all weights"
+        )
 
 
 def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Policy:
