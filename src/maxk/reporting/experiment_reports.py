@@ -220,8 +220,10 @@ def _draw_against(ax: Axes, findings: Findings, looks: Mapping[str, style.Look])
 
 
 def _draw_trade_off(ax: Axes, findings: Findings, looks: Mapping[str, style.Look]) -> None:
-    """max@headline_k against max@1, with both intervals; the handles of the legend are made here."""
+    """max@headline_k against max@1, with both intervals and the value of what is varied; makes the legend's handles."""
     named: set[str] = set()
+    key = findings.experiment.against
+    values = {one.policy: one.parameters[key] for one in _shown(findings)} if key else {}
     for policy, series in ((BASE, BASE), *((one.policy, one.series) for one in _shown(findings))):
         (x, *x_ends), (y, *y_ends) = (_interval(findings, policy, q) for q in ("max@1", findings.headline))
         label = None if series in named else findings.scores.labels[BASE] if series == BASE else series
@@ -230,6 +232,8 @@ def _draw_trade_off(ax: Axes, findings: Findings, looks: Mapping[str, style.Look
         ax.hlines(y, x_ends[0], x_ends[1], color=colour, linewidth=0.7)
         ax.vlines(x, y_ends[0], y_ends[1], color=colour, linewidth=0.7)
         ax.plot(x, y, "o", color=colour, markersize=4, label=label)
+        text = f"{values.get(policy, '')}"
+        ax.annotate(text, (x, y), (3, 3), textcoords="offset points", fontsize=6.5, color=looks[series].text)
     ax.set(title="Trade-off", xlabel="max@1, mean over datasets", ylabel=findings.headline)
 
 

@@ -102,7 +102,7 @@ def _parameters(config: Config, row: str) -> dict[str, Any]:
     k = objective.spec.get("k", 1 if objective.type.startswith("grpo") else training.completions)
     return {
         "type": objective.type,
-        "k": k if isinstance(k, int) else f"{k['schedule']} {k['start']}-{k.get('end', k['start'])}",
+        "k": k if isinstance(k, int) else f"{k['schedule']} {k['start']}→{k.get('end', k['start'])}",
         "iterations": training.iterations,
         "learning_rate": training.learning_rate,
         "temperature": training.temperature,
