@@ -22,7 +22,7 @@ run: $(READY)
 	snakemake --nolock --cores all $(if $(CONFIG),--configfile $(CONFIG))
 
 test: $(READY)
-	pytest
+	pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-vllm: $(VLLM_VENV)/.ready
 	PYTHONPATH=src $(VLLM_VENV)/bin/python -m pytest tests/vllm_backend
