@@ -569,8 +569,8 @@ class Config(Section):
     gpus: int = Field(
         0,
         ge=0,
-        description="GPUs of the machine that jobs share; 0: CPU only. A training job holds `training.processes` of "
-        "them, a sampling job as many as its engine spans.",
+        description="GPUs of the machine (on a cluster: of a node) that jobs share; 0: CPU only. A training job holds "
+        "`training.processes` of them, a sampling job as many as its engine spans.",
     )
 
     @model_validator(mode="after")
@@ -591,6 +591,8 @@ class Config(Section):
             yield f"objectives.{BASE}: the name is taken by the base policy"
         if max(self.report.ks) > self.sampling.n:
             yield f"report.ks holds k={max(self.report.ks)}, more than sampling.n={self.sampling.n}; k ≤ n is needed"
+        if 0 < self.gpus < self.sampling.gpus:
+            yield f"sampling.vllm.tensor_parallel={self.sampling.gpus} is more than gpus={self.gpus}"
         if not self.evaluated:
             yield "datasets: none has test problems; set `test` of one above 0"
         yield from self._dataset_contradictions(self.training.datasets, "training.datasets")
@@ -623,6 +625,8 @@ class Config(Section):
         except ValidationError as error:
             yield "; ".join(_explain(item, Training, prefix=f"{where}.training.") for item in error.errors())
             return
+        if 0 < self.gpus < training.processes:
+            yield f"{where}: training.processes={training.processes} is more than gpus={self.gpus}; each takes a GPU"
         for k in objective_types.ks(objective.spec):
             if k > training.completions:
                 yield f"{where}: k={k} is more than training.completions={training.completions}; k ≤ n is needed"

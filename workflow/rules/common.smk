@@ -38,6 +38,12 @@ wildcard_constraints:
     shard=r"\d+",
 
 
+# On one machine its jobs share its GPUs; on a cluster the scheduler hands them out. Jobs take devices by locks
+# (maxk.gpus): without the limit none would collide, but idle ones would hold cores while they wait.
+if CONFIG.gpus and workflow.local_exec and "gpu" not in workflow.global_resources:
+    workflow.register_resource("gpu", CONFIG.gpus)
+
+
 def gpus(count):
     """GPUs that a job holds, where the machine has any."""
     return count if CONFIG.gpus else 0

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maxk import config as configuration
-from maxk import environment, files, progress, records, tracking
+from maxk import environment, files, gpus, progress, records, tracking
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.records import Policy, Problem, Provenance
@@ -28,6 +28,7 @@ def register_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     config = configuration.load(args.config)
+    gpus.hold(config.sampling.gpus if config.gpus else 0)
     policy = files.read_policy(config.layout.policy(args.policy))
     problems = {name: shard_of(config, name, args.shard) for name in config.evaluated}
     with tracking.stage(config, "sample", policy=policy.name, shard=str(args.shard)) as run:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import files, tracking
+from maxk import files, gpus, tracking
 from maxk.config import Config, Training
 from maxk.errors import UserError
 from maxk.paths import BASE, policy_name
@@ -36,10 +36,12 @@ def run(args: argparse.Namespace) -> None:
     if args.objective not in config.every_objective:
         raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.every_objective)}")
     training = config.training_of(args.objective)
-    if training.processes == 1:
-        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # or the trainer would spread one process over all GPUs
-    elif os.environ.get("WORLD_SIZE") != str(training.processes):  # not yet one of several
-        _launch(training)
+    if training.processes > 1 and os.environ.get("WORLD_SIZE") == str(training.processes):  # one of several
+        gpus.join()
+    else:
+        gpus.hold(training.processes if config.gpus else 0)
+        if training.processes > 1:
+            _launch(training)
     if training.processes > 1 and int(os.environ["RANK"]) > 0:  # the first process speaks for all
         _train(config, args.objective, args.seed, tracking.Run())
         return
@@ -70,6 +72,7 @@ def _launch(training: Training) -> None:
         _require_whole_adapters(training)
         launcher = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
         launcher += ["--main_process_port", "0"]  # a free one: jobs share a host
+    gpus.keep_through_exec()
     os.execv(sys.executable, [sys.executable, "-m", *launcher, "--module", "maxk", *sys.argv[1:]])
 
 

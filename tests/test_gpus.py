@@ -1,0 +1,191 @@
+"""No GPU is needed: a stand-in `nvidia-smi` says what the machine has, processes of their own take it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from maxk import gpus
+from maxk.errors import UserError
+
+UUIDS = ["GPU-aaaa", "GPU-bbbb", "GPU-cccc", "GPU-dddd"]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine of four GPUs; its folder of locks."""
+    tool = tmp_path / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\nprintf '%s\\n' " + " ".join(UUIDS) + "\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    monkeypatch.setattr(gpus, "LOCKS", tmp_path / "locks")
+    monkeypatch.setattr(gpus, "_held", [])
+    yield tmp_path / "locks"
+    for descriptor in gpus._held:
+        os.close(descriptor)
+
+
+class Job:
+    """A process that runs `code` with `gpus` at hand, says which devices it sees, and ends at the end of its input."""
+
+    def __init__(self, locks: Path, code: str, devices: str | None = None) -> None:
+        environment = dict(os.environ)
+        if devices is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = devices
+        lines = [
+            "import os, sys, pathlib",
+            "from maxk import gpus",
+            f"gpus.LOCKS, gpus._POLL_S = pathlib.Path({str(locks)!r}), 0.01",
+            code,
+            "print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)",
+            "sys.stdin.read()",
+        ]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "\n".join(lines)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def devices(self) -> str:
+        """What the job holds; waits until it does."""
+        return self.process.stdout.readline().strip()
+
+    def waits(self) -> str:
+        """What the job says while it waits."""
+        return self.process.stderr.readline()
+
+    def end(self) -> None:
+        self.process.communicate()
+
+
+@pytest.fixture
+def start(machine: Path) -> Iterator:
+    jobs: list[Job] = []
+
+    def _start(code: str, devices: str | None = None) -> Job:
+        jobs.append(Job(machine, code, devices))
+        return jobs[-1]
+
+    yield _start
+    for job in jobs:
+        job.process.kill()
+        job.process.communicate()
+
+
+def test_jobs_side_by_side_share_no_gpu(start) -> None:
+    jobs = [start("gpus.hold(1)") for _ in UUIDS]
+    assert sorted(job.devices() for job in jobs) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_job_waits_and_goes_on_when_a_holder_ends(how: signal.Signals, start) -> None:
+    first = start("gpus.hold(3)")
+    assert first.devices() == "0,1,2"
+    second = start("gpus.hold(2)")
+    assert "2 of 4 GPUs needed; waiting" in second.waits()
+    first.process.send_signal(how)
+    assert len(second.devices().split(",")) == 2
+
+
+def test_a_job_that_needs_all_is_not_passed(start) -> None:
+    first, second = start("gpus.hold(2)"), start("gpus.hold(1)")
+    held = [first.devices(), second.devices()]
+    assert sorted(",".join(held)) == sorted("0,1,2")
+    every = start("gpus.hold(4)")
+    assert "4 of 4 GPUs needed" in every.waits()
+    late = start("gpus.hold(1)")  # one is free, but it was asked for before
+    assert "waiting behind" in late.waits()
+    first.end()
+    second.end()
+    assert every.devices() == "0,1,2,3"
+    every.end()
+    assert late.devices() == "0"
+
+
+def test_processes_of_a_launcher_hold_its_gpus_until_the_last_ends(start) -> None:
+    launcher = start("gpus.hold(2)")
+    held = launcher.devices()
+    worker = start("gpus.join()", devices=held)
+    assert worker.devices() == held
+    launcher.process.send_signal(signal.SIGKILL)
+    launcher.process.wait()
+    every = start("gpus.hold(4)")
+    assert "waiting" in every.waits()
+    worker.end()
+    assert every.devices() == "0,1,2,3"
+
+
+def test_gpus_stay_held_through_exec(start) -> None:
+    """torchrun takes the place of the process that took the GPUs."""
+    become = "import sys, os; print('became', flush=True); sys.stdin.read()"
+    launcher = start(f"gpus.hold(4); gpus.keep_through_exec(); os.execv(sys.executable, ['python', '-c', {become!r}])")
+    assert launcher.devices() == "became"
+    other = start("gpus.hold(1)")
+    assert "waiting" in other.waits()
+    launcher.end()
+    assert other.devices() == "0"
+
+
+def test_narrowed_devices_are_respected_and_agree_with_other_names(start) -> None:
+    narrowed = start("gpus.hold(1)", devices="2,3")
+    assert narrowed.devices() == "2"
+    by_uuid = start("gpus.hold(1)", devices="GPU-cc,GPU-dd")  # GPU-cc is 2, which is taken
+    assert by_uuid.devices() == "GPU-dd"
+    assert start("gpus.hold(2)").devices() == "0,1"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("1,0", {"1": "GPU-bbbb", "0": "GPU-aaaa"}),
+        ("0,7,1", {"0": "GPU-aaaa"}),  # CUDA ignores what follows an unknown device
+        ("-1", {}),
+        ("", {}),
+        ("MIG-1234", {"MIG-1234": "MIG-1234"}),
+    ],
+)
+def test_visible_devices_are_read_as_cuda_does(
+    names: str, expected: dict, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+    assert gpus.visible() == expected
+
+
+def test_more_than_there_are_is_a_mistake_told_at_once(machine: Path) -> None:
+    with pytest.raises(UserError, match="needs 5 GPUs, but only 4 are visible"):
+        gpus.hold(5)
+
+
+def test_a_cpu_job_sees_no_gpu(machine: Path) -> None:
+    gpus.hold(0)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    assert not machine.exists()
+
+
+def test_a_machine_without_gpus_is_left_as_it_is(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    gpus.hold(8)
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+def test_other_users_can_take_the_gpu_of_a_job_that_ended(machine: Path) -> None:
+    """Whatever the umask of who came first."""
+    before = os.umask(0o077)
+    try:
+        gpus.hold(4)
+    finally:
+        os.umask(before)
+    assert machine.stat().st_mode & 0o7777 == 0o1777
+    assert {path.stat().st_mode & 0o444 for path in machine.iterdir()} == {0o444}
