@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# The seconds-scale experiment through the shipped Slurm profile and a real Slurm on this machine: one job is cancelled
+# midway, the same command runs again, and the tables must be those of a run without Slurm, byte for byte.
+# `make test-slurm`, as root on Debian; it installs Slurm and munge where they are missing.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+here=$PWD
+
+if [ "$(id -u)" != 0 ] || ! command -v apt-get > /dev/null; then
+    echo "test-slurm: not run, it needs root and apt-get" >&2
+    exit 2
+fi
+if ! command -v slurmctld slurmd munged sbatch > /dev/null; then
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq munge slurmctld slurmd slurm-client > /dev/null
+fi
+
+work=$(mktemp --directory)
+chmod 755 "$work"
+run=
+finish() {
+    status=$?
+    [ -z "$run" ] || kill "$run" 2> /dev/null || true
+    tests/slurm/cluster.sh stop "$work/slurm"
+    if [ $status = 0 ]; then rm -rf "$work"; else echo "test-slurm: failed; logs are in $work" >&2; fi
+    exit $status
+}
+trap finish EXIT
+
+say() { echo "test-slurm: $*, after $SECONDS s"; }
+die() { say "$*" >&2; exit 1; }
+targets=(results/seconds/table2.csv results/seconds/table3.csv results/seconds/statistics.csv)
+# Longer training than the tests have elsewhere, so that it can be met midway; `gpus` makes jobs ask for them.
+pipeline() {
+    snakemake --snakefile "$here/Snakefile" --configfile "$here/tests/configs/seconds.yaml" \
+        --config 'training={epochs: 4}' 'sampling={shards: 1}' gpus=2 --directory "$work/$1" "${@:2}" -- "${targets[@]}"
+}
+# Site values on the command line; else the profile as it stands. No retries: the cancelled job is to stop the run.
+on_slurm() {
+    pipeline slurm --workflow-profile "$here/workflow/profiles/slurm" --jobs 2 --retries 0 --latency-wait 10 \
+        --slurm-no-account --slurm-init-seconds-before-status-checks 3 --slurm-status-command squeue
+}
+
+pipeline local --cores 2 > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the local run failed"; }
+say "the local run is done"
+tests/slurm/cluster.sh start "$work/slurm"
+say "Slurm is up"
+
+on_slurm > "$work/first.log" 2>&1 &
+run=$!
+training=$work/slurm/results/seconds/policies/bon_offpolicy_exact/seed0
+until [ "$(ls "$training/checkpoints"/*/checkpoint-*/trainer_state.json 2> /dev/null | wc -l)" -ge 2 ]; do
+    kill -0 "$run" 2> /dev/null || { tail -n 40 "$work/first.log"; die "the run ended before its training job"; }
+    sleep 0.1
+done
+job=$(squeue --noheader --states=RUNNING --format='%i %k' | awk '/rule_train.*bon_offpolicy_exact/ {print $1}')
+scancel "$job"
+say "training job $job was cancelled after its second checkpoint"
+if wait "$run"; then die "the run did not notice the cancelled job"; fi
+run=
+[ ! -e "$training/policy.json" ] || die "the cancelled job left a policy"
+grep -q "JobId=$job .*JobState=CANCELLED .*Partition=gpu" "$work/slurm/jobs.txt" || die "Slurm did not cancel job $job"
+
+on_slurm > "$work/second.log" 2>&1 || { tail -n 40 "$work/second.log"; die "the second run failed"; }
+say "the second run is done"
+grep -q "Partition=cpu" "$work/slurm/jobs.txt" || die "no job ran in partition cpu"
+for target in "${targets[@]}"; do
+    cmp "$work/local/$target" "$work/slurm/$target"
+done
+echo "test-slurm: passed in $SECONDS s; $(grep -c JobState=COMPLETED "$work/slurm/jobs.txt") jobs went through Slurm"
