@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""submit.py JOBSCRIPT: makes a Kubernetes job of one of Snakemake's and prints its name.
+
+job.yaml says what all jobs have in common; command, folder, cores, memory (MB), GPUs and time limit (minutes) are those
+of the rule. kubectl does the talking.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from snakemake.utils import read_job_properties
+
+
+def manifest(jobscript: Path, folder: Path) -> dict[str, Any]:
+    """The job that runs `jobscript` in `folder`, both on the shared volume."""
+    job: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("job.yaml").read_text(encoding="utf-8"))
+    properties = read_job_properties(jobscript)
+    resources = properties["resources"]
+    gpus = resources.get("gpu", 0)
+    amounts = {
+        "cpu": str(max(properties["threads"], gpus * resources["cpus_per_gpu"])),
+        "memory": f"{resources['mem_mb']}M",
+    }
+    if gpus:
+        amounts["nvidia.com/gpu"] = str(gpus)
+    job["metadata"].setdefault("annotations", {})["rule"] = properties["rule"]
+    pod = job["spec"]["template"]["spec"]
+    pod["activeDeadlineSeconds"] = 60 * resources["runtime"]
+    pod["containers"][0] |= {
+        "command": ["/bin/sh", str(jobscript)],
+        "workingDir": str(folder),
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    return job
+
+
+if __name__ == "__main__":
+    content = yaml.safe_dump(manifest(Path(sys.argv[1]).absolute(), Path.cwd()))
+    create = ["kubectl", "create", "--filename=-", "--output=jsonpath={.metadata.name}"]
+    sys.exit(subprocess.run(create, input=content, text=True, check=False).returncode)
