@@ -1,43 +1,8 @@
-"""maxk: from benchmark data to the paper's tables and figures (arXiv 2510.23393).
-
-    snakemake --cores all results/table2.csv             # the default experiment, on two CPU cores
-    snakemake --cores all                                # everything
-    snakemake --cores all results/experiments/k_sweep.csv # a further question; all of them: `experiments`
-    snakemake --cores all --configfile config/other.yaml # another experiment, laid over the default
-
-Rules are thin: each calls one subcommand of `maxk`, which reads the resolved configuration `results/config.json`. What
-decides a rule's result stands in its `params`, so a changed setting repeats just the jobs it concerns. The rules'
-`conda:` counts only with `--sdm conda`; otherwise jobs run in the environment that Snakemake runs in.
-"""
-
-from snakemake.utils import min_version
-
-min_version("9.0")
+"""Lets `snakemake` find the workflow from here; it stands in workflow/Snakefile."""
 
 
-include: "workflow/rules/common.smk"
-include: "workflow/rules/setup.smk"
-include: "workflow/rules/policies.smk"
-include: "workflow/rules/evaluation.smk"
-include: "workflow/rules/reporting.smk"
-include: "workflow/rules/experiments.smk"
+include: "workflow/Snakefile"
 
 
-rule all:
-    """Everything an experiment shows."""
-    default_target: True
-    input:
-        OUT.table("table2"),
-        OUT.table("table3"),
-        OUT.statistics,
-        OUT.table("comparison"),
-        OUT.figure("figure1"),
-        OUT.figure("figure2"),
-        OUT.figure("training"),
-        OUT.figure("ratios"),
-
-
-rule experiments:
-    """Every experiment of the configuration (hours on two cores)."""
-    input:
-        [OUT.experiment(name, "csv") for name in CONFIG.experiments],
+# An included file does not set it.
+workflow.default_target = "all"

@@ -5,10 +5,14 @@ from pathlib import Path
 from shlex import quote
 
 # The code beside this Snakefile is the code that runs, also in a job's own environment where maxk is not installed.
-SOURCE = Path(workflow.current_basedir).parent.parent / "src"
+# (Beside a Snakefile that Snakemake fetches from a repository there is none: then it is the installed maxk.)
+SOURCE = Path(str(workflow.current_basedir)).parent.parent / "src"
 sys.path.insert(0, str(SOURCE))
 # A prefix replaces Snakemake's own, so the strict mode that makes `maxk … | tee log` fail with maxk stands here again.
-shell.prefix(f"set -euo pipefail; export PYTHONPATH={quote(str(SOURCE))}; ")
+shell.prefix(
+    f"set -euo pipefail; export PYTHONPATH={quote(str(SOURCE))}"
+    "${{PYTHONPATH:+:$PYTHONPATH}}; "
+)
 
 from maxk import config as configuration
 from maxk import environment
@@ -17,7 +21,13 @@ from maxk.files import canonical
 from maxk.paths import BASE, POLICY_PATTERN
 from snakemake.exceptions import WorkflowError
 
-DEFAULTS = SOURCE.parent / "config" / "config.yaml"
+DEFAULTS = workflow.source_path("../../config/config.yaml")
+
+# A module's `prefix:` would move what rules declare, not what stages write.
+if workflow.modifier.path_modifier.prefix:
+    raise WorkflowError(
+        "maxk: instead of `prefix:` give the module's config a `name`; it writes to results/{name}/"
+    )
 
 try:
     CONFIG = configuration.parse(

@@ -1,0 +1,96 @@
+"""The workflow from elsewhere: by its standard place, and as a module of another workflow."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+IMPORTING = """
+module maxk:
+    snakefile: {snakefile}
+    config: config["evaluation"]
+
+use rule * from maxk {names}
+
+onstart:
+    maxk.onstart()
+
+rule report:
+    default_target: True
+    input: rules.{all}.input
+    output: "report.txt"
+    shell: "cat {{input[0]}} > {{output}}"
+"""
+
+
+def snakemake(folder: Path, *arguments: str) -> str:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=environment, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def jobs(text: str) -> dict[str, int]:
+    return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE)}
+
+
+@pytest.fixture(scope="module")
+def by_itself(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """The jobs of the seconds-scale experiment, from the place where Snakemake and its catalog look for workflows."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    config = str(root / "tests" / "configs" / "seconds.yaml")
+    return jobs(snakemake(folder, "-n", "--snakefile", str(root / "workflow" / "Snakefile"), "--configfile", config))
+
+
+def importing(root: Path, folder: Path, snakefile: str, names: str = "", every: str = "all") -> None:
+    """Another workflow, in `folder`."""
+    (folder / "Snakefile").write_text(IMPORTING.format(snakefile=snakefile, names=names, all=every))
+    seconds = yaml.safe_load((root / "tests" / "configs" / "seconds.yaml").read_text())
+    (folder / "config.yaml").write_text(yaml.safe_dump({"evaluation": seconds}))
+
+
+@pytest.mark.parametrize(("names", "prefix"), [("", ""), ("as maxk_*", "maxk_")])
+def test_another_workflow_uses_it_as_a_module(
+    names: str, prefix: str, root: Path, by_itself: dict[str, int], tmp_path: Path
+) -> None:
+    importing(root, tmp_path, repr(str(root / "workflow" / "Snakefile")), names, f"{prefix}all")
+    found = jobs(snakemake(tmp_path, "-n", "--configfile", "config.yaml"))
+    expected = {prefix + rule: count for rule, count in by_itself.items() if rule not in ("all", "total")}
+    assert found == {**expected, "report": 1, "total": by_itself["total"]}
+
+
+def test_jobs_of_a_module_run(root: Path, tmp_path: Path) -> None:
+    """`onstart` of a module runs only where the importing workflow says so; without it no job finds its settings."""
+    importing(root, tmp_path, repr(str(root / "workflow" / "Snakefile")), "as maxk_*", "maxk_all")
+    problems = "results/seconds/data/pocket-short/problems.parquet"
+    snakemake(tmp_path, "--configfile", "config.yaml", "--", problems)
+    assert (tmp_path / problems).exists()
+
+
+def test_a_workflow_fetched_from_a_repository_finds_its_parts(root: Path, tmp_path: Path) -> None:
+    """As `snakedeploy` sets it up: the rules come from git, the code is the installed one."""
+    repository, folder = tmp_path / "repository", tmp_path / "work"
+    for name in ("workflow", "config"):
+        shutil.copytree(root / name, repository / name)
+    shutil.copy(root / "environment.yml", repository)
+    git = ["git", "-C", str(repository), "-c", "user.name=test", "-c", "user.email=test@example.org"]
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *arguments], check=True, capture_output=True)
+    folder.mkdir()
+    importing(root, folder, f'gitfile({str(repository)!r}, path="workflow/Snakefile", ref="HEAD")')
+    assert jobs(snakemake(folder, "-n", "--configfile", "config.yaml"))["sample"] == 6
+
+
+def test_the_catalog_finds_what_it_asks_for(root: Path) -> None:
+    assert (root / "config" / "README.md").exists()
+    assert "usage" in yaml.safe_load((root / ".snakemake-workflow-catalog.yml").read_text())
