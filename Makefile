@@ -4,6 +4,7 @@
 # make ui     the MLflow page of the last run
 # Each builds .venv when it is missing or older than pyproject.toml; only Python 3.11+ and git are needed.
 # make test-vllm  the tests of the vLLM backend, on the CPU, in a second environment (.venv-vllm, 3 GB)
+# make test-slurm  the pipeline through a real Slurm on this machine (root on Debian, whose Slurm it installs)
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +14,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: run test test-vllm check ui clean
+.PHONY: run test test-vllm test-slurm check ui clean
 
 # The lock is the kernel's: a killed run leaves none behind, and while a job of a killed run is still at work it waits.
 run: $(READY)
@@ -26,6 +27,9 @@ test: $(READY)
 
 test-vllm: $(VLLM_VENV)/.ready
 	PYTHONPATH=src $(VLLM_VENV)/bin/python -m pytest tests/vllm_backend
+
+test-slurm: $(READY)
+	tests/slurm/check.sh
 
 check: $(READY)
 	ruff check .

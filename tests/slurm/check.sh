@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The seconds-scale experiment through the shipped Slurm profile and a real Slurm on this machine: one job is cancelled
 # midway, the same command runs again, and the tables must be those of a run without Slurm, byte for byte.
-# `make test-slurm`, as root on Debian; it installs Slurm and munge where they are missing.
+# `make test-slurm`, as root on Debian; it installs Slurm and munge where they are missing, and stops them at the end.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=$PWD
@@ -17,6 +17,10 @@ fi
 
 work=$(mktemp --directory)
 chmod 755 "$work"
+# Snakemake's Slurm plugin, by its pins: in a folder of its own, for where it is installed every call asks Slurm.
+pins=$(python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["slurm"])')
+pip install --quiet --no-deps --target "$work/plugins" $pins
+export PYTHONPATH=$work/plugins${PYTHONPATH:+:$PYTHONPATH}
 run=
 finish() {
     status=$?
