@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,8 +19,8 @@ def limits(config: Config) -> Limits:
 
 
 def grader(config: Config) -> Grader:
-    """A grader (a context manager) that shares the experiment's verdict cache."""
-    cache = Path(config.layout.verdict_cache)
+    """A grader (a context manager) that shares the experiment's verdict cache on this machine."""
+    cache = Path(config.layout.verdict_cache(platform.node()))
     cache.parent.mkdir(parents=True, exist_ok=True)
     chosen = config.verification
     return Grader(limits(config), chosen.workers, chosen.sandbox, cache=VerdictCache(cache))

@@ -33,9 +33,9 @@ class Layout:
     def tracking(self) -> str:
         return f"{self.root}/tracking.json"
 
-    @property
-    def verdict_cache(self) -> str:
-        return f"{self.root}/cache/verdicts.sqlite"
+    def verdict_cache(self, host: str) -> str:
+        """A machine's own: SQLite's log is shared through memory, which machines that share a folder do not."""
+        return f"{self.root}/cache/verdicts-{host}.sqlite"
 
     def problems(self, dataset: str) -> str:
         return f"{self.root}/data/{dataset}/problems.parquet"

@@ -1,0 +1,38 @@
+"""Dockerfile and Apptainer definition: the same packages, by the pins, without privilege."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+
+def packages(text: str) -> set[str]:
+    """What a recipe installs from Debian."""
+    [names] = re.findall(r"--no-install-recommends \\\n(.*?)(?: &&|\n)", text, re.DOTALL)
+    return set(names.split())
+
+
+@pytest.fixture
+def recipes(root: Path) -> dict[str, str]:
+    return {name: (root / name).read_text() for name in ("Dockerfile", "apptainer.def")}
+
+
+def test_both_install_the_same(recipes: dict[str, str]) -> None:
+    docker, apptainer = recipes["Dockerfile"], recipes["apptainer.def"]
+    assert packages(docker) == packages(apptainer)
+    assert "bubblewrap" in packages(docker)
+    for recipe in (docker, apptainer):
+        assert "debian:bookworm-slim" in recipe
+        assert "pip install --no-cache-dir --editable '.[kubernetes,slurm]'" in recipe
+
+
+def test_the_image_runs_as_an_ordinary_user(recipes: dict[str, str]) -> None:
+    """By number, which Kubernetes can check (`runAsNonRoot`)."""
+    assert re.findall(r"^USER (.*)$", recipes["Dockerfile"], re.MULTILINE) == ["1000:1000"]
+
+
+def test_results_and_secrets_of_a_working_folder_stay_out(root: Path) -> None:
+    kept_out = (root / ".dockerignore").read_text().splitlines()
+    assert {".git", ".venv", ".snakemake", "results/*", "models"} <= set(kept_out)
