@@ -127,7 +127,10 @@ def status(root: Path, job: str) -> str:
 def test_no_pod_has_more_rights_than_it_needs(root: Path) -> None:
     """Non-root and under the default seccomp profile: the grader then confines programs by Landlock and seccomp."""
     folder = root / "workflow" / "profiles" / "kubernetes"
-    parts = [yaml.safe_load((folder / "job.yaml").read_text()), *yaml.safe_load_all((folder / "cluster.yaml").read_text())]
+    parts = [
+        yaml.safe_load((folder / "job.yaml").read_text()),
+        *yaml.safe_load_all((folder / "cluster.yaml").read_text()),
+    ]
     pods = [p["spec"] if p["kind"] == "Pod" else p["spec"]["template"]["spec"] for p in parts if p["kind"] in PODS]
     assert len(pods) == 3
     for pod in pods:
