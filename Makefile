@@ -1,7 +1,7 @@
 # make run    the default experiment, from nothing to results/table2.csv (CONFIG=config/other.yaml for another scale)
 # make test   the test suite
 # make check  formatting, lint and types
-# make ui     the MLflow page of the last run
+# make ui     the MLflow page of the default experiment (CONFIG=… of another)
 # Each builds .venv when it is missing or older than pyproject.toml; only Python 3.11+ and git are needed.
 # make test-vllm  the tests of the vLLM backend, on the CPU, in a second environment (.venv-vllm, 3 GB)
 
@@ -35,7 +35,7 @@ check: $(READY)
 	snakemake --lint
 
 ui: $(READY)
-	mlflow server --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///results/mlflow.db} --host 127.0.0.1 --port 5000
+	maxk ui $(if $(CONFIG),--config $(CONFIG))
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -96,8 +96,9 @@ def test_every_rule_calls_its_subcommand_and_every_stage_has_a_rule(root: Path) 
         assert f'"python -m maxk {name} ' in body, f"rule {name} must call the subcommand of its name"
         for part in ('    """', "    log:", "    conda:", "    params:", "    message:"):
             assert part in body, f"rule {name} lacks {part.strip()}"
-    by_hand = {"configure", "show", "grade", "inspect", "plan"}  # `configure` runs when a run starts
-    assert set(STAGES) - by_hand == set(rules)
+    hooks = {"configure", "conclude"}  # when a run of the pipeline starts and ends
+    by_hand = {"show", "grade", "inspect", "plan", "ui"}
+    assert set(STAGES) - hooks - by_hand == set(rules)
 
 
 def test_jobs_on_a_cluster_name_their_resources(root: Path) -> None:

@@ -34,6 +34,8 @@ STAGES = (
     "show",
     "inspect",
     "plan",
+    "ui",
+    "conclude",
 )
 
 

@@ -25,6 +25,7 @@ from maxk import objective_types
 from maxk.errors import UserError
 from maxk.paths import BASE, Layout, policy_name
 
+DEFAULTS = Path(__file__).parents[2] / "config" / "config.yaml"
 RESERVED = (
     "benchmarks",
     "cache",
@@ -757,6 +758,15 @@ def parse(content: Mapping[str, Any]) -> Config:
     except ValidationError as error:
         faults = "; ".join(_explain(item, Config) for item in error.errors())
         raise UserError(f"config: {faults}") from None
+
+
+def experiment(path: str | Path | None) -> Config:
+    """The experiment that a config file describes, laid over the default one; without a file, the default one.
+
+    A resolved configuration (`results/NAME/config.json`) describes itself.
+    """
+    changes = read_yaml(path) if path is not None else {}
+    return parse(overlay(read_yaml(DEFAULTS), changes))
 
 
 def load(path: str | Path) -> Config:
