@@ -16,7 +16,7 @@ from maxk.cli import STAGES, parser
 
 # A package may import itself and what stands in a row above its own; within a row only by the pairs below.
 LAYERS = [
-    {"errors", "paths", "records", "objective_types", "estimators", "progress"},
+    {"errors", "paths", "records", "objective_types", "estimators", "progress", "models"},
     {"config", "files", "objectives", "surrogates", "provenance", "verification"},
     {"tracking", "environment", "prompts", "diagnostics", "grading", "scoring", "shards", "data"},
     {"sampling", "training"},

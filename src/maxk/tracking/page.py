@@ -83,7 +83,7 @@ def _training() -> dict[str, Any]:
 def _charts(title: str, metrics: Sequence[str], log: bool) -> dict[str, Any]:
     """One section of line charts, a metric each, against the step."""
     section = f"maxk {title}"
-    cards = [
+    cards: list[dict[str, Any]] = [
         {
             "uuid": f"{section} {metric}",
             "type": "LINE",
