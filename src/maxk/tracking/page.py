@@ -125,7 +125,7 @@ def show(config: Config, port: int) -> None:
     if server.is_server(uri):
         _present(link(where["uri"], where["experiment_id"]))
         return
-    with _serving(uri, _free(port)) as base:
+    with serving(uri, _free(port)) as base:
         _present(link(base, where["experiment_id"]))
         print("stop it by Ctrl-C", file=sys.stderr)
         signal.pause()
@@ -146,7 +146,7 @@ def _free(port: int) -> int:
 
 
 @contextlib.contextmanager
-def _serving(uri: str, port: int) -> Iterator[str]:
+def serving(uri: str, port: int) -> Iterator[str]:
     """MLflow's server for a database, on this machine alone; the address goes by the environment, not by `ps`."""
     base = f"http://127.0.0.1:{port}"
     environment = {**os.environ, **server.SETTINGS, "MLFLOW_BACKEND_STORE_URI": uri}
