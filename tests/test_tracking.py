@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
+import shutil
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -19,10 +20,19 @@ from maxk.errors import UserError
 from maxk.tracking import page
 
 
+@pytest.fixture(scope="module")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLflow takes most of a test's time to make a fresh one."""
+    path = tmp_path_factory.mktemp("database") / "mlflow.db"
+    MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
+
+
 @pytest.fixture
-def started(seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+def started(seconds: Config, empty_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     """The seconds-scale experiment with tracking started, in an empty folder."""
     monkeypatch.chdir(tmp_path)
+    shutil.copy(empty_database, tmp_path / "mlflow.db")
     # MLflow keeps one connection a URI, and the default one is relative: name each test's database in full.
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     tracking.start(seconds)
@@ -80,14 +90,14 @@ def test_a_job_that_starts_again_goes_on_in_its_run(started: Config) -> None:
 def test_a_changed_param_on_resume_is_told_and_stops_nothing(
     started: Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit), tracking.stage(started, "train", policy="p") as run:
+    with pytest.raises(SystemExit), tracking.stage(started, "train", policy="grpo/seed0") as run:
         run.params({"lr": 1})
         raise SystemExit(143)
-    with tracking.stage(started, "train", policy="p") as run:
+    with tracking.stage(started, "train", policy="grpo/seed0") as run:
         run.params({"lr": 2})
         run.metrics({"reward": 1.0})
     assert "a record was not taken" in capsys.readouterr().err
-    again = runs(started)["train p"]
+    again = runs(started)["train grpo/seed0"]
     assert (again.info.status, again.data.tags["maxk.lost_records"]) == ("FINISHED", "1")
     assert again.data.metrics == {"reward": 1.0}
 
@@ -95,7 +105,7 @@ def test_a_changed_param_on_resume_is_told_and_stops_nothing(
 def test_a_database_that_fails_later_stops_nothing(
     started: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with tracking.stage(started, "train", policy="p") as run:
+    with tracking.stage(started, "train", policy="grpo/seed0") as run:
         with monkeypatch.context() as broken:
             for method in ("log_batch", "set_tag", "log_artifact"):
                 broken.setattr(MlflowClient, method, lambda *_, **__: 1 / 0)
@@ -104,7 +114,7 @@ def test_a_database_that_fails_later_stops_nothing(
             run.artifact("absent")
         run.metrics({"reward": 1.0})
     assert capsys.readouterr().err.count("a record was not taken") == 1
-    ended = runs(started)["train p"]
+    ended = runs(started)["train grpo/seed0"]
     assert (ended.info.status, ended.data.tags["maxk.lost_records"], ended.data.metrics) == (
         "FINISHED",
         "3",
@@ -148,7 +158,7 @@ def _write(job: tuple[Config, str]) -> None:
 
 
 def test_eight_parallel_jobs_lose_no_record(started: Config) -> None:
-    names = [f"p{i}" for i in range(8)]
+    names = [f"grpo/seed{i}" for i in range(8)]
     # Processes of their own, as jobs are: a forked one would share its parent's connection.
     with ProcessPoolExecutor(8, multiprocessing.get_context("spawn")) as pool:
         list(pool.map(_write, [(started, name) for name in names]))
@@ -193,18 +203,18 @@ def test_the_parent_runs_until_the_pipeline_ends_and_again_when_it_goes_on(start
 )
 def test_the_parent_ends_as_its_jobs_did(errors: list[BaseException], status: str, started: Config) -> None:
     for number, error in enumerate(errors):
-        with pytest.raises(type(error)), tracking.stage(started, "train", policy=f"p{number}"):
+        with pytest.raises(type(error)), tracking.stage(started, "train", policy=f"grpo/seed{number}"):
             raise error
     tracking.conclude(started, failed=True)
     assert parent(started).info.status == status
 
 
 def test_failures_of_an_earlier_run_do_not_count(started: Config) -> None:
-    with pytest.raises(ValueError, match="x"), tracking.stage(started, "train", policy="other"):
+    with pytest.raises(ValueError, match="x"), tracking.stage(started, "train", policy="grpo/seed7"):
         raise ValueError("x")
     time.sleep(0.01)  # times are kept in milliseconds
     tracking.start(started)
-    with pytest.raises(SystemExit), tracking.stage(started, "train", policy="p"):
+    with pytest.raises(SystemExit), tracking.stage(started, "train", policy="grpo/seed0"):
         raise SystemExit(143)
     tracking.conclude(started, failed=True)
     assert parent(started).info.status == "KILLED"
@@ -213,14 +223,14 @@ def test_failures_of_an_earlier_run_do_not_count(started: Config) -> None:
 @pytest.mark.parametrize("how", ["conclude", "start"])
 def test_a_job_that_could_not_say_how_it_ended_was_killed(how: str, started: Config) -> None:
     """kill -9 leaves the nested run RUNNING; the end of the pipeline, or else the next begin, says what it was."""
-    tracking.stage(started, "train", policy="p").__enter__()
-    assert runs(started)["train p"].info.status == "RUNNING"
+    tracking.stage(started, "train", policy="grpo/seed0").__enter__()
+    assert runs(started)["train grpo/seed0"].info.status == "RUNNING"
     tracking.conclude(started, failed=True) if how == "conclude" else tracking.start(started)
-    assert runs(started)["train p"].info.status == "KILLED"
+    assert runs(started)["train grpo/seed0"].info.status == "KILLED"
     assert parent(started).info.status == ("KILLED" if how == "conclude" else "RUNNING")
-    with tracking.stage(started, "train", policy="p") as run:
+    with tracking.stage(started, "train", policy="grpo/seed0") as run:
         run.metrics({"reward": 1.0})
-    assert (len(runs(started)), runs(started)["train p"].info.status) == (2, "FINISHED")
+    assert (len(runs(started)), runs(started)["train grpo/seed0"].info.status) == (2, "FINISHED")
 
 
 def test_a_database_that_was_deleted_is_made_anew(started: Config, tmp_path: Path, monkeypatch) -> None:

@@ -131,12 +131,13 @@ def job(config: Config, name: str) -> None:
         run.dataset("pocket-short", "results/x", "abc", context="training")
         for step in range(STEPS):
             run.metrics({"reward": float(step), "kl": 0.5, "entropy": 0.1}, step=step)
-        Path(f"{name}.txt").write_text(name)
-        run.artifact(f"{name}.txt")
+        path = Path(f"{Path(name).name}.txt")
+        path.write_text(name)
+        run.artifact(path)
 
 
 def test_eight_parallel_jobs_lose_no_record(started: Config) -> None:
-    names = [f"p{number}" for number in range(JOBS)]
+    names = [f"grpo/seed{number}" for number in range(JOBS)]
     with ProcessPoolExecutor(JOBS, multiprocessing.get_context("spawn")) as pool:
         list(pool.map(job, [started] * JOBS, names))
     tracking.conclude(started, failed=False)
@@ -156,7 +157,7 @@ def test_eight_parallel_jobs_lose_no_record(started: Config) -> None:
             history = client.get_metric_history(run.info.run_id, metric)
             assert sorted(point.step for point in history) == list(range(STEPS))
         assert run.inputs.dataset_inputs[0].dataset.digest == "abc"
-        assert [item.path for item in client.list_artifacts(run.info.run_id)] == [f"{name}.txt"]
+        assert [item.path for item in client.list_artifacts(run.info.run_id)] == [f"{Path(name).name}.txt"]
 
 
 def test_a_server_that_restarts_loses_nothing(

@@ -156,11 +156,11 @@ def _open(config: Config, stage: str, of: Mapping[str, str]) -> Run:
         _JOB_TAG: "/".join([stage, *of.values()]),
         _CONFIG_TAG: files.digest_of(config.model_dump(mode="json")),
     }
+    tags = {**identity, **_tags(config, stage, of), **_git_tags()}
     try:
         client = server.client(server.address_of(where))
         run_id = _unfinished(client, where, identity)
         if run_id is None:
-            tags = {**identity, **_tags(config, stage, of), **_git_tags()}
             run_id = client.create_run(where["experiment_id"], run_name=_title(stage, of), tags=tags).info.run_id
         else:
             client.update_run(run_id, status="RUNNING")

@@ -69,6 +69,18 @@ def client(uri: str) -> Any:
     return MlflowClient(uri)
 
 
+def ask(uri: str) -> None:
+    """Asks whether MLflow is there. Raises what it raises; an SQLite file is made by `tracking.start` alone."""
+    path = Path(uri.removeprefix("sqlite:///"))
+    if uri.startswith("sqlite:///") and not path.exists():
+        above = next(parent for parent in path.absolute().parents if parent.exists())
+        if not os.access(above, os.W_OK):
+            raise PermissionError(f"{above} is not writable")
+        return
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    client(uri).search_experiments(max_results=1)
+
+
 def reason(error: Exception) -> str:
     """An error's first line, without secrets."""
     return without_secrets((str(error).strip().splitlines() or [type(error).__name__])[0])
