@@ -54,7 +54,7 @@ def test_a_stage_is_a_nested_run_with_params_metrics_data_and_artifacts(started:
         run.metrics({"max@4": 0.25, "absent": None, "undefined": math.nan})
         run.dataset("pocket-short", "results/x", "abc", context="evaluation")
         run.artifact("note.txt")
-    parent, nested = runs(started)["experiment seconds"], runs(started)["score base"]
+    parent, nested = runs(started)["seconds: experiment"], runs(started)["base: score"]
     assert nested.data.tags["mlflow.parentRunId"] == parent.info.run_id
     assert nested.data.tags["maxk.stage"] == "score"
     assert nested.data.tags["maxk.policy"] == "base"
@@ -73,7 +73,7 @@ def test_a_stage_is_a_nested_run_with_params_metrics_data_and_artifacts(started:
 def test_a_run_ends_as_its_stage_does(started: Config, error: BaseException, status: str) -> None:
     with pytest.raises(type(error)), tracking.stage(started, "train", policy="grpo/seed0"):
         raise error
-    assert runs(started)["train grpo/seed0"].info.status == status
+    assert runs(started)["grpo/seed0: train"].info.status == status
 
 
 def test_a_job_that_starts_again_goes_on_in_its_run(started: Config) -> None:
@@ -83,7 +83,7 @@ def test_a_job_that_starts_again_goes_on_in_its_run(started: Config) -> None:
     with tracking.stage(started, "train", policy="grpo/seed0") as run:
         run.metrics({"reward": 0.2}, step=2)
     assert len(runs(started)) == 2
-    again = runs(started)["train grpo/seed0"]
+    again = runs(started)["grpo/seed0: train"]
     assert (again.info.status, again.data.metrics) == ("FINISHED", {"reward": 0.2})
 
 
@@ -97,7 +97,7 @@ def test_a_changed_param_on_resume_is_told_and_stops_nothing(
         run.params({"lr": 2})
         run.metrics({"reward": 1.0})
     assert "a record was not taken" in capsys.readouterr().err
-    again = runs(started)["train grpo/seed0"]
+    again = runs(started)["grpo/seed0: train"]
     assert (again.info.status, again.data.tags["maxk.lost_records"]) == ("FINISHED", "1")
     assert again.data.metrics == {"reward": 1.0}
 
@@ -114,7 +114,7 @@ def test_a_database_that_fails_later_stops_nothing(
             run.artifact("absent")
         run.metrics({"reward": 1.0})
     assert capsys.readouterr().err.count("a record was not taken") == 1
-    ended = runs(started)["train grpo/seed0"]
+    ended = runs(started)["grpo/seed0: train"]
     assert (ended.info.status, ended.data.tags["maxk.lost_records"], ended.data.metrics) == (
         "FINISHED",
         "3",
@@ -164,7 +164,7 @@ def test_eight_parallel_jobs_lose_no_record(started: Config) -> None:
         list(pool.map(_write, [(started, name) for name in names]))
     client = MlflowClient(files.read_json(started.layout.tracking)["uri"])
     for name in names:
-        run = runs(started)[f"train {name}"]
+        run = runs(started)[f"{name}: train"]
         assert run.info.status == "FINISHED"
         assert "maxk.lost_records" not in run.data.tags
         assert run.data.params == {"name": name}
@@ -223,14 +223,15 @@ def test_failures_of_an_earlier_run_do_not_count(started: Config) -> None:
 @pytest.mark.parametrize("how", ["conclude", "start"])
 def test_a_job_that_could_not_say_how_it_ended_was_killed(how: str, started: Config) -> None:
     """kill -9 leaves the nested run RUNNING; the end of the pipeline, or else the next begin, says what it was."""
-    tracking.stage(started, "train", policy="grpo/seed0").__enter__()
-    assert runs(started)["train grpo/seed0"].info.status == "RUNNING"
+    killed = tracking.stage(started, "train", policy="grpo/seed0")
+    killed.__enter__()
+    assert runs(started)["grpo/seed0: train"].info.status == "RUNNING"
     tracking.conclude(started, failed=True) if how == "conclude" else tracking.start(started)
-    assert runs(started)["train grpo/seed0"].info.status == "KILLED"
+    assert runs(started)["grpo/seed0: train"].info.status == "KILLED"
     assert parent(started).info.status == ("KILLED" if how == "conclude" else "RUNNING")
     with tracking.stage(started, "train", policy="grpo/seed0") as run:
         run.metrics({"reward": 1.0})
-    assert (len(runs(started)), runs(started)["train grpo/seed0"].info.status) == (2, "FINISHED")
+    assert (len(runs(started)), runs(started)["grpo/seed0: train"].info.status) == (2, "FINISHED")
 
 
 def test_a_database_that_was_deleted_is_made_anew(started: Config, tmp_path: Path, monkeypatch) -> None:
@@ -254,12 +255,12 @@ def test_runs_have_the_tags_that_one_filters_by(started: Config) -> None:
     found = {
         name: {k: v for k, v in run.data.tags.items() if k.startswith("maxk.")} for name, run in runs(started).items()
     }
-    verify = found["verify grpo/seed0, shard 1"]
+    verify = found["grpo/seed0: verify, shard 1"]
     expected = {"stage": "verify", "experiment": "seconds", "objective": "grpo", "seed": "0", "shard": "1"}
     assert {name: verify[f"maxk.{name}"] for name in expected} == expected
     assert verify["maxk.dataset"] == "pocket-contests, pocket-short"
-    assert found["prepare pocket-short"]["maxk.dataset"] == "pocket-short"
-    assert found["base"]["maxk.objective"] == "base"
+    assert found["pocket-short: prepare"]["maxk.dataset"] == "pocket-short"
+    assert found["base: base"]["maxk.objective"] == "base"
 
 
 def test_the_experiment_has_its_note_and_views(started: Config) -> None:

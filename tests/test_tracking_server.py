@@ -147,9 +147,9 @@ def test_eight_parallel_jobs_lose_no_record(started: Config) -> None:
     assert parent.info.status == "FINISHED"
     query = f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'"
     found = {run.info.run_name: run for run in client.search_runs([where["experiment_id"]], query)}
-    assert set(found) == {f"train {name}" for name in names}
+    assert set(found) == {f"{name}: train" for name in names}
     for name in names:
-        run = found[f"train {name}"]
+        run = found[f"{name}: train"]
         assert run.info.status == "FINISHED"
         assert "maxk.lost_records" not in run.data.tags
         assert run.data.params == {"name": name, "training.completions": "8"}

@@ -59,7 +59,7 @@ def _score(config: Config, policy: str, dataset: str, run: tracking.Run) -> dict
 def _track(config: Config, curves: Mapping[str, Mapping[str, Sequence[float]]], run: tracking.Run) -> None:
     """Logs the curves of every dataset and of their mean; the step is k, so that the tracker draws them.
 
-    `max_at_1` and `max_at_{headline_k}` are those of the mean once more, to sort runs by.
+    `max_at_1` and `max_at_{headline_k}` are those of the mean once more, to sort runs by: rounded as in the tables.
     """
     means = {
         metric: [fmean(values) for values in zip(*(curve[metric] for curve in curves.values()), strict=True)]
@@ -70,4 +70,4 @@ def _track(config: Config, curves: Mapping[str, Mapping[str, Sequence[float]]], 
             for k, value in zip(config.report.ks, values, strict=True):
                 run.metrics({f"{place}/{metric}": value}, step=k)
     by_k = dict(zip(config.report.ks, means["max_at_k"], strict=True))
-    run.metrics({f"max_at_{k}": by_k[k] for k in (1, config.report.headline_k)})
+    run.metrics({f"max_at_{k}": round(by_k[k], 4) for k in (1, config.report.headline_k)})

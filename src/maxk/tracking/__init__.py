@@ -80,7 +80,7 @@ def _running_parent(client: Any, config: Config, experiment_id: str, uri: str) -
             _end_abandoned(client, before)
             return str(before["run_id"])
     tags = {"maxk.stage": "experiment", "maxk.experiment": config.name, **_git_tags()}
-    return str(client.create_run(experiment_id, run_name=f"experiment {config.name}", tags=tags).info.run_id)
+    return str(client.create_run(experiment_id, run_name=f"{config.name}: experiment", tags=tags).info.run_id)
 
 
 def _end_abandoned(client: Any, where: Mapping[str, Any]) -> None:
@@ -182,9 +182,9 @@ def _unfinished(client: Any, where: Mapping[str, Any], identity: Mapping[str, st
 
 
 def _title(stage: str, of: Mapping[str, str]) -> str:
-    """What a run is called: `verify grpo/seed0, shard 3`."""
-    words = [value if key != "shard" else f"shard {value}" for key, value in of.items() if value != stage]
-    return f"{stage} {', '.join(words)}".strip()
+    """What a run is called: `grpo/seed0: verify, shard 3`. What it is of comes first, since charts cut long names."""
+    shard = f", shard {of['shard']}" if "shard" in of else ""
+    return f"{of.get('policy') or of.get('dataset')}: {stage}{shard}"
 
 
 def _tags(config: Config, stage: str, of: Mapping[str, str]) -> dict[str, str]:

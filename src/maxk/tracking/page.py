@@ -27,6 +27,13 @@ from maxk.config import Config
 from maxk.errors import UserError
 from maxk.tracking import server
 
+# A page on 127.0.0.1 is open to every user of the machine. MLflow's assistant would run shell commands for them: it may
+# in a container alone. Nor is anything served but what was tracked.
+_CLOSED = {
+    "MLFLOW_ENABLE_ASSISTANT_SANDBOX": "true",
+    "MLFLOW_ENABLE_AI_GATEWAY": "false",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+}
 NOTE_TAG = "mlflow.note.content"
 START_TIMEOUT_S = 120.0
 CURVES = ("reward", "kl", "entropy", "zero_signal_share", "completions/mean_length", "grad_norm")
@@ -107,7 +114,8 @@ def _charts(title: str, metrics: Sequence[str], log: bool) -> dict[str, Any]:
     ]
     return {
         "compareRunCharts": cards,
-        "compareRunSections": [{"uuid": section, "name": title, "display": True, "isReordered": False}],
+        "compareRunSections": [{"uuid": section, "name": title, "display": True, "isReordered": True}],
+        "isAccordionReordered": True,  # or sections that MLflow adds would stand before ours
         "runsHiddenMode": "FIRST_20_RUNS",
     }
 
@@ -149,8 +157,7 @@ def _free(port: int) -> int:
 def serving(uri: str, port: int) -> Iterator[str]:
     """MLflow's server for a database, on this machine alone; the address goes by the environment, not by `ps`."""
     base = f"http://127.0.0.1:{port}"
-    environment = {**os.environ, **server.SETTINGS, "MLFLOW_BACKEND_STORE_URI": uri}
-    environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
+    environment = {**os.environ, **server.SETTINGS, **_CLOSED, "MLFLOW_BACKEND_STORE_URI": uri}
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     with tempfile.TemporaryFile() as words:
         process = subprocess.Popen(command, env=environment, stdout=words, stderr=words, start_new_session=True)
