@@ -236,12 +236,23 @@ def test_a_job_that_could_not_say_how_it_ended_was_killed(how: str, started: Con
 
 def test_a_database_that_was_deleted_is_made_anew(started: Config, tmp_path: Path, monkeypatch) -> None:
     # MLflow keeps the open file in this process; another path stands for a process that starts afresh.
-    before = files.read_json(started.layout.tracking)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/another.db")
-    files.write_json(started.layout.tracking, {**before, "uri": f"sqlite:///{tmp_path}/another.db"})
+    before, another = files.read_json(started.layout.tracking), f"sqlite:///{tmp_path}/another.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", another)
+    files.write_json(started.layout.tracking, {**before, "uri": another})
     tracking.start(started)
     assert files.read_json(started.layout.tracking)["run_id"] != before["run_id"]
     assert parent(started).info.status == "RUNNING"
+
+
+def test_a_database_that_was_not_finished_is_not_there(
+    seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setattr(MlflowClient, "search_experiments", lambda *_, **__: 1 / 0)
+    with pytest.raises(UserError, match="cannot start"):
+        tracking.start(seconds)
+    assert not (tmp_path / "mlflow.db").exists()
 
 
 # ----------------------------------------------------------------------------------------------------------- the page

@@ -46,6 +46,7 @@ def start(config: Config) -> None:
     uri, started = server.address(config), int(time.time() * 1000)
     stored = server.without_secrets(uri)
     try:
+        server.make(uri)
         client = server.client(uri)
         experiment_id = _experiment(client, config, uri)
         run_id = _running_parent(client, config, experiment_id, stored)

@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 import os
 import re
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from maxk import files
 from maxk.config import Config
 
 # A job that logs to a server that is gone must not wait for minutes (MLflow: 120 s a call, seven tries); and nothing is
@@ -69,13 +71,25 @@ def client(uri: str) -> Any:
     return MlflowClient(uri)
 
 
+def database_of(uri: str) -> Path | None:
+    """The file of an SQLite database; None for anything else."""
+    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+
+
+def make(uri: str) -> None:
+    """Makes an SQLite database that is not there, whole or not at all: half a schema would be of no use to anyone."""
+    path = database_of(uri)
+    if path is not None and not path.exists():
+        with files.atomic(path) as temporary:
+            client(f"sqlite:///{temporary}").search_experiments(max_results=1)
+
+
 def ask(uri: str) -> None:
-    """Asks whether MLflow is there. Raises what it raises; an SQLite file is made by `tracking.start` alone."""
-    path = Path(uri.removeprefix("sqlite:///"))
-    if uri.startswith("sqlite:///") and not path.exists():
+    """Asks whether MLflow is there, or an SQLite database could be made. Raises what it raises."""
+    path = database_of(uri)
+    if path is not None and not path.exists():
         above = next(parent for parent in path.absolute().parents if parent.exists())
-        if not os.access(above, os.W_OK):
-            raise PermissionError(f"{above} is not writable")
+        tempfile.TemporaryFile(dir=above).close()
         return
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     client(uri).search_experiments(max_results=1)
