@@ -1,8 +1,11 @@
 # make run    the default experiment, from nothing to results/table2.csv (CONFIG=config/other.yaml for another scale)
 # make test   the test suite
 # make check  formatting, lint and types
-# make ui     the MLflow page of the last run
+# make ui     the MLflow page of the default experiment (CONFIG=… of another)
 # Each builds .venv when it is missing or older than pyproject.toml; only Python 3.11+ and git are needed.
+# make test-tracking  the tests of tracking by a server, on PostgreSQL too (Debian package postgresql)
+# make clean  the environments and tool caches; results are removed by `maxk clean`
+# make audit  known vulnerabilities of the installed versions (needs the network)
 # make test-vllm  the tests of the vLLM backend, on the CPU, in a second environment (.venv-vllm, 3 GB)
 # make test-slurm  the pipeline through a real Slurm on this machine (root on Debian, whose Slurm it installs)
 
@@ -14,7 +17,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: run test test-vllm test-slurm check ui clean
+.PHONY: run test test-tracking test-vllm test-slurm check audit ui clean
 
 # The lock is the kernel's: a killed run leaves none behind, and while a job of a killed run is still at work it waits.
 run: $(READY)
@@ -24,6 +27,10 @@ run: $(READY)
 
 test: $(READY)
 	pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+test-tracking: $(READY)
+	@command -v initdb || ls /usr/lib/postgresql/*/bin/initdb || { echo "install PostgreSQL: apt-get install postgresql"; exit 2; }
+	pytest tests/test_tracking_server.py
 
 test-vllm: $(VLLM_VENV)/.ready
 	PYTHONPATH=src $(VLLM_VENV)/bin/python -m pytest tests/vllm_backend
@@ -38,11 +45,16 @@ check: $(READY)
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 
+audit: $(READY)
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/pip install --quiet pip-audit==2.10.1
+	.venv-audit/bin/pip-audit --path $(VENV)/lib/python3.*/site-packages --skip-editable
+
 ui: $(READY)
-	mlflow server --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///results/mlflow.db} --host 127.0.0.1 --port 5000
+	maxk ui $(if $(CONFIG),--config $(CONFIG))
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) .venv-audit .pytest_cache .mypy_cache .ruff_cache
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

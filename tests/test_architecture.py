@@ -16,7 +16,7 @@ from maxk.cli import STAGES, parser
 
 # A package may import itself and what stands in a row above its own; within a row only by the pairs below.
 LAYERS = [
-    {"errors", "paths", "records", "objective_types", "estimators", "progress"},
+    {"errors", "paths", "records", "objective_types", "estimators", "progress", "models"},
     {"config", "files", "gpus", "objectives", "surrogates", "provenance", "verification"},
     {"tracking", "environment", "prompts", "diagnostics", "grading", "scoring", "shards", "data"},
     {"sampling", "training"},
@@ -96,8 +96,9 @@ def test_every_rule_calls_its_subcommand_and_every_stage_has_a_rule(root: Path) 
         assert f'"python -m maxk {name} ' in body, f"rule {name} must call the subcommand of its name"
         for part in ('    """', "    log:", "    conda:", "    params:", "    message:"):
             assert part in body, f"rule {name} lacks {part.strip()}"
-    by_hand = {"configure", "show", "grade", "inspect", "plan"}  # `configure` runs when a run starts
-    assert set(STAGES) - by_hand == set(rules)
+    hooks = {"configure", "conclude"}  # when a run of the pipeline starts and ends
+    by_hand = {"show", "grade", "inspect", "plan", "ui", "doctor", "clean"}
+    assert set(STAGES) - hooks - by_hand == set(rules)
 
 
 def test_jobs_on_a_cluster_name_their_resources(root: Path) -> None:

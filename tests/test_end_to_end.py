@@ -111,15 +111,16 @@ def test_every_job_is_a_finished_nested_run(finished: Path, monkeypatch: pytest.
     where = files.read_json("results/seconds/tracking.json")
     runs = MlflowClient(f"sqlite:///{finished}/results/seconds/mlflow.db").search_runs([where["experiment_id"]])
     nested = {r.info.run_name: r for r in runs if "mlflow.parentRunId" in r.data.tags}
-    expected = {"base/base", *(f"prepare/{dataset}" for dataset in DATASETS)}
+    expected = {"base: base", *(f"{dataset}: prepare" for dataset in DATASETS)}
     for policy in ("base", "grpo/seed0", "bon_offpolicy_exact/seed0"):
-        expected |= {f"score/{policy}", *(f"{stage}/{policy}/{s}" for stage in ("sample", "verify") for s in (0, 1))}
-    expected |= {"train/grpo/seed0", "train/bon_offpolicy_exact/seed0"}
+        expected |= {f"{policy}: score"}
+        expected |= {f"{policy}: {stage}, shard {s}" for stage in ("sample", "verify") for s in (0, 1)}
+    expected |= {"grpo/seed0: train", "bon_offpolicy_exact/seed0: train"}
     assert expected <= set(nested)
     assert all(run.info.status == "FINISHED" for run in runs)
-    assert all("lost_records" not in run.data.tags for run in runs)
+    assert all("maxk.lost_records" not in run.data.tags for run in runs)
     client = MlflowClient(f"sqlite:///{finished}/results/seconds/mlflow.db")
-    curve = client.get_metric_history(nested["score/base"].info.run_id, "pocket-short/max_at_k")
+    curve = client.get_metric_history(nested["base: score"].info.run_id, "pocket-short/max_at_k")
     assert [point.step for point in curve] == [1, 2, 4, 8, 16]
 
 

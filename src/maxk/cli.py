@@ -34,6 +34,10 @@ STAGES = (
     "show",
     "inspect",
     "plan",
+    "ui",
+    "doctor",
+    "clean",
+    "conclude",
 )
 
 
@@ -54,14 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        args.run(args)
+        status = args.run(args)  # a number, or nothing where there is only one way to end well
     except UserError as error:
         print(f"maxk {args.stage}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"maxk {args.stage}: interrupted", file=sys.stderr)
         return 130
-    return 0
+    return int(status or 0)
 
 
 def _terminate(*_: Any) -> None:

@@ -25,6 +25,7 @@ from maxk import objective_types
 from maxk.errors import UserError
 from maxk.paths import BASE, Layout, policy_name
 
+DEFAULTS = Path(__file__).parents[2] / "config" / "config.yaml"
 RESERVED = (
     "benchmarks",
     "cache",
@@ -593,6 +594,8 @@ class Config(Section):
             yield f"report.ks holds k={max(self.report.ks)}, more than sampling.n={self.sampling.n}; k ≤ n is needed"
         if 0 < self.gpus < self.sampling.gpus:
             yield f"sampling.vllm.tensor_parallel={self.sampling.gpus} is more than gpus={self.gpus}"
+        for key in _with_secrets(self.model_dump(mode="json")):
+            yield f"{key} holds a password or a token; give it by the environment (SECURITY.md)"
         if not self.evaluated:
             yield "datasets: none has test problems; set `test` of one above 0"
         yield from self._dataset_contradictions(self.training.datasets, "training.datasets")
@@ -763,9 +766,33 @@ def parse(content: Mapping[str, Any]) -> Config:
         raise UserError(f"config: {faults}") from None
 
 
+def experiment(path: str | Path | None) -> Config:
+    """The experiment that a config file describes, laid over the default one; without a file, the default one.
+
+    A resolved configuration (`results/NAME/config.json`) describes itself.
+    """
+    changes = read_yaml(path) if path is not None else {}
+    return parse(overlay(read_yaml(DEFAULTS), changes))
+
+
 def load(path: str | Path) -> Config:
     """A configuration from a file: the resolved one that the pipeline wrote (`results/config.json`), or YAML."""
     return parse(read_yaml(path))
+
+
+_SECRET = re.compile(r"://[^/\s]*:[^/\s]*@|\bhf_[A-Za-z0-9]{20,}")
+
+
+def _with_secrets(value: Any, key: str = "") -> Iterator[str]:
+    """Keys whose text looks like a secret: configurations are written to files and tracked."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _with_secrets(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _with_secrets(item, f"{key}.{number}")
+    elif isinstance(value, str) and _SECRET.search(value):
+        yield key
 
 
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")

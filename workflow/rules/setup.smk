@@ -10,6 +10,14 @@ onstart:
     shell("python -m maxk configure {content:q}", content=CONFIG.model_dump_json())
 
 
+onsuccess:
+    shell("python -m maxk conclude --config {OUT.config:q}")
+
+
+onerror:
+    shell("python -m maxk conclude --failed --config {OUT.config:q}")
+
+
 rule prepare:
     """Turn a source's rows into problems, counting what every filter leaves."""
     output:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from maxk import models
 from maxk.config import Benchmark, TokenLimit
 from maxk.errors import UserError
 from maxk.records import Problem
@@ -133,10 +134,8 @@ def largest_test(problem: Problem) -> int:
 
 def token_filter(name: str, limit: TokenLimit) -> Callable[[str], bool]:
     """Whether a statement stays within the limit; loads the tokenizer. Raises UserError where it cannot be had."""
-    from transformers import AutoTokenizer
-
     try:
-        tokenizer = AutoTokenizer.from_pretrained(limit.tokenizer, revision=limit.revision)
+        tokenizer = models.tokenizer(limit.tokenizer, limit.revision)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from maxk import models
 from maxk.config import Sampling
 from maxk.errors import UserError
 from maxk.records import Policy, Problem
@@ -77,10 +78,8 @@ def dtype_of(config: Sampling, on_gpu: bool) -> str:
 
 def stop_tokens(policy: Policy, tokenizer: Any, config: Sampling) -> list[int]:
     """Ids of the tokens that end a completion: the policy's own ends of sequence and `config.stop_tokens`."""
-    from transformers import GenerationConfig
-
     try:
-        own = GenerationConfig.from_pretrained(policy.model, revision=policy.revision).eos_token_id
+        own = models.generation_config(policy.model, policy.revision).eos_token_id
     except OSError:  # the folder has no generation_config.json
         own = None
     ids = {tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])} - {None}

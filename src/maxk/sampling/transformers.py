@@ -20,9 +20,9 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, TopPLogitsWarper
+from transformers import DynamicCache, TopPLogitsWarper
 
-from maxk import sampling
+from maxk import models, sampling
 from maxk.config import Sampling
 from maxk.records import Policy
 from maxk.sampling import Completion, Request
@@ -41,8 +41,8 @@ class TransformersBackend:
         if self.device.type == "cpu":
             torch.set_num_threads(1)  # for small models threads cost more than they give; jobs run side by side
         dtype = sampling.dtype_of(config, on_gpu=self.device.type == "cuda")
-        self.tokenizer = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision)
-        model = AutoModelForCausalLM.from_pretrained(policy.model, revision=policy.revision, dtype=dtype)
+        self.tokenizer = models.tokenizer(policy.model, policy.revision)
+        model = models.causal_lm(policy.model, policy.revision, dtype)
         self.model = model.to(self.device).eval()
         self.stop_tokens = sampling.stop_tokens(policy, self.tokenizer, config)
         self.facts: Mapping[str, str | float] = {"device": self.device.type, "dtype": dtype}

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from maxk import sampling
+from maxk import models, sampling
 from maxk.config import Sampling
 from maxk.errors import UserError
 from maxk.records import Policy
@@ -43,12 +43,11 @@ class VllmBackend:
 
     def __init__(self, policy: Policy, config: Sampling) -> None:
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-        from transformers import AutoTokenizer
         from vllm import EngineArgs, LLMEngine  # type: ignore[import-not-found]
         from vllm.platforms import current_platform  # type: ignore[import-not-found]
 
         self.policy, self.config = policy, config
-        self.tokenizer = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision)
+        self.tokenizer = models.tokenizer(policy.model, policy.revision)
         self.stop_tokens = sampling.stop_tokens(policy, self.tokenizer, config)
         on_cpu = current_platform.is_cpu()
         self.dtype = sampling.dtype_of(config, on_gpu=not on_cpu)
@@ -56,6 +55,8 @@ class VllmBackend:
             EngineArgs(
                 model=policy.model,
                 revision=policy.revision,
+                load_format="safetensors",
+                **models.NO_CODE,
                 skip_tokenizer_init=True,
                 dtype=self.dtype,
                 tensor_parallel_size=config.vllm.tensor_parallel,
@@ -159,9 +160,8 @@ class VllmBackend:
 def reference_scores(policy: Policy, ids: Sequence[int], dtype: str) -> np.ndarray:
     """The same by `transformers` on the CPU. The model is dropped afterwards."""
     import torch
-    from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(policy.model, revision=policy.revision, dtype=dtype).eval()
+    model = models.causal_lm(policy.model, policy.revision, dtype).eval()
     tokens = torch.tensor([ids])
     with torch.inference_mode():
         log_p = model(tokens).logits[0, :-1].float().log_softmax(-1)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import environment, files, progress, tracking
+from maxk import environment, files, models, progress, tracking
 from maxk.config import Config, HubBase, PretrainedBase
 from maxk.errors import UserError
 from maxk.paths import BASE
@@ -54,18 +54,19 @@ def _identity(config: Config, model: str) -> str:
     if folder.is_dir():
         kept = [*folder.glob("*.safetensors"), *folder.glob("*.json")]
         return files.digest_of({path.name: files.digest(path) for path in sorted(kept)})
-    from transformers import AutoConfig
-
-    return str(AutoConfig.from_pretrained(model, revision=config.base.revision)._commit_hash)
+    return str(models.config(model, config.base.revision)._commit_hash)
 
 
 def _check_reachable(base: HubBase) -> None:
     """Loads configuration and tokenizer, so that a wrong name or a missing network is told before any work."""
-    from transformers import AutoConfig, AutoTokenizer
-
+    if Path(base.model).is_dir() and not any(Path(base.model).glob("*.safetensors")):
+        raise UserError(
+            f"base.model {base.model!r} holds no *.safetensors; other weight files can run code when they are read, "
+            "so convert them: load the model where you trust it and call save_pretrained"
+        )
     try:
-        AutoConfig.from_pretrained(base.model, revision=base.revision)
-        AutoTokenizer.from_pretrained(base.model, revision=base.revision)
+        models.config(base.model, base.revision)
+        models.tokenizer(base.model, base.revision)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UserError(

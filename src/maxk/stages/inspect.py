@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import files
+from maxk import files, models
 from maxk.config import Config, HubBase
 from maxk.errors import UserError
 from maxk.paths import BASE
@@ -67,8 +67,6 @@ def _trained_on(config: Config, name: str) -> list[str]:
 
 def _tokenizer(config: Config) -> Any:
     """The base policy's tokenizer; None where it is not made or fetched yet."""
-    from transformers import AutoTokenizer
-
     path = config.layout.policy(BASE)
     model, revision = None, None
     if Path(path).exists():
@@ -77,6 +75,6 @@ def _tokenizer(config: Config) -> Any:
     elif isinstance(config.base, HubBase):
         model, revision = config.base.model, config.base.revision
     try:
-        return AutoTokenizer.from_pretrained(model, revision=revision) if model else None
+        return models.tokenizer(model, revision) if model else None
     except (OSError, ValueError):
         return None

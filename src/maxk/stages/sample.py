@@ -56,12 +56,10 @@ def _sample(
     config: Config, policy: Policy, problems: list[Problem], shard: int
 ) -> tuple[dict[str, list[Any]], Mapping[str, str | float]]:
     """All completions of the problems, in sample order, by problem id; and what the backend tells of itself."""
-    from transformers import AutoTokenizer
-
-    from maxk import prompts, sampling
+    from maxk import models, prompts, sampling
 
     environment.quiet_libraries()
-    tokenizer = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision)
+    tokenizer = models.tokenizer(policy.model, policy.revision)
     rendered = [prompts.render(problem.statement, config.prompt, tokenizer) for problem in problems]
     _write_prompts(config, policy, shard, problems, rendered)
     requests = sampling.requests(problems, rendered, policy.name, config.sampling)

@@ -9,6 +9,8 @@ Reads all shards, refuses what does not belong together (`maxk.shards`) and writ
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from maxk import config as configuration
@@ -26,11 +28,12 @@ def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
     with tracking.stage(config, "score", policy=args.policy) as run:
         run.params(config.settings("score"))
-        for dataset in config.evaluated:
-            _score(config, args.policy, dataset, run)
+        curves = {dataset: _score(config, args.policy, dataset, run) for dataset in config.evaluated}
+        _track(config, curves, run)
 
 
-def _score(config: Config, policy: str, dataset: str, run: tracking.Run) -> None:
+def _score(config: Config, policy: str, dataset: str, run: tracking.Run) -> dict[str, list[float]]:
+    """Writes the scores of one dataset; returns its means of max@k and pass@k, a number for each k."""
     import numpy as np
 
     from maxk import shards
@@ -49,7 +52,22 @@ def _score(config: Config, policy: str, dataset: str, run: tracking.Run) -> None
     files.write_table(config.layout.scores(policy, dataset), columns, records.SCORE, evaluation.source)
     path = config.layout.problems(dataset)
     run.dataset(dataset, path, evaluation.source.inputs["problems"], context="evaluation")
-    for metric in ("max_at_k", "pass_at_k"):
-        # The step is k, so that the tracker draws the curve.
-        for k, value in zip(config.report.ks, np.mean(columns[metric], axis=0), strict=True):
-            run.metrics({f"{dataset}/{metric}": float(value)}, step=k)
+    run.tag("maxk.sandbox", str(evaluation.source.environment["sandbox"]))
+    return {metric: np.mean(columns[metric], axis=0).tolist() for metric in ("max_at_k", "pass_at_k")}
+
+
+def _track(config: Config, curves: Mapping[str, Mapping[str, Sequence[float]]], run: tracking.Run) -> None:
+    """Logs the curves of every dataset and of their mean; the step is k, so that the tracker draws them.
+
+    `max_at_1` and `max_at_{headline_k}` are those of the mean once more, to sort runs by: rounded as in the tables.
+    """
+    means = {
+        metric: [fmean(values) for values in zip(*(curve[metric] for curve in curves.values()), strict=True)]
+        for metric in ("max_at_k", "pass_at_k")
+    }
+    for place, curve in {**curves, "mean": means}.items():
+        for metric, values in curve.items():
+            for k, value in zip(config.report.ks, values, strict=True):
+                run.metrics({f"{place}/{metric}": value}, step=k)
+    by_k = dict(zip(config.report.ks, means["max_at_k"], strict=True))
+    run.metrics({f"max_at_{k}": round(by_k[k], 4) for k in (1, config.report.headline_k)})

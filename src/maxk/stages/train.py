@@ -117,10 +117,9 @@ def _optimise(
 ) -> dict[str, Any]:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
-    from transformers import AutoTokenizer
     from transformers.trainer_callback import PrinterCallback
 
-    from maxk import environment, grading, objectives
+    from maxk import environment, grading, models, objectives
     from maxk.training.callbacks import MetricsLog, ProgressLine, StopOnSignal
     from maxk.training.reward import PassRateReward
     from maxk.training.trainer import MaxkTrainer, arguments, lora, schedule
@@ -130,7 +129,7 @@ def _optimise(
     if not torch.cuda.is_available():
         torch.set_num_threads(1)  # for small models threads cost more than they give; jobs run side by side
     checkpoints = folder / "checkpoints" / lineage
-    tokenizer = AutoTokenizer.from_pretrained(base.model, revision=base.revision, padding_side="left")
+    tokenizer = models.tokenizer(base.model, base.revision, padding_side="left")
     rows, heldout = _prompts(config, training, problems, tokenizer, seed)
     order = schedule(training, len(rows), seed)
     stop = StopOnSignal(training.iterations)
@@ -222,5 +221,6 @@ def _save_model(trainer: Any, tokenizer: Any, target: Path) -> None:
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(partial)
+        (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle, which nobody who uses the model needs
         shutil.rmtree(target, ignore_errors=True)
         partial.rename(target)

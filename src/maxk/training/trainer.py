@@ -30,6 +30,7 @@ from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
+from maxk import models
 from maxk.config import Training
 from maxk.diagnostics import diagnose, group_max_at_k
 from maxk.objectives import Objective
@@ -54,7 +55,8 @@ def arguments(config: Training, folder: Path, seed: int, prompts: int, revision:
     return GRPOConfig(
         output_dir=str(folder),
         seed=seed,
-        model_init_kwargs={"revision": revision} if revision is not None else None,  # of policy and reference
+        # Of policy and reference.
+        model_init_kwargs={**models.SAFE, **({} if revision is None else {"revision": revision})},
         shuffle_dataset=False,
         max_steps=prompts // config.prompts_per_step * config.iterations,
         per_device_train_batch_size=config.microbatch_completions,

@@ -1,0 +1,162 @@
+"""`maxk doctor`: what it finds is what is there, and every obstacle names its mend."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from maxk import cli
+from maxk import config as configuration
+from maxk.config import Config
+from maxk.stages import doctor
+from maxk.stages.doctor import Check, Machine
+from maxk.verification import Grader
+
+LARGE = Machine(gpus=8, gpu_gb=85.0, disk_gb=1e5, hub=True, vllm=True)
+SMALL = Machine(gpus=0, gpu_gb=0.0, disk_gb=100.0, hub=False, vllm=False)
+
+
+@pytest.fixture
+def experiments(root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Config]:
+    """The three scales; nothing is in the hub's cache."""
+    monkeypatch.chdir(root)  # configurations name data of the repository
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    return {name: configuration.experiment(path) for name, path in doctor.SCALES.items()}
+
+
+def test_a_large_machine_runs_all_scales(experiments: dict[str, Config]) -> None:
+    assert {name: list(doctor.obstacles(config, LARGE)) for name, config in experiments.items()} == {
+        "pocket": [],
+        "mini": [],
+        "paper": [],
+    }
+
+
+def test_a_small_machine_runs_the_pocket_scale(experiments: dict[str, Config]) -> None:
+    found = {name: list(doctor.obstacles(config, SMALL)) for name, config in experiments.items()}
+    assert found["pocket"] == []
+    assert any("asks for 1 GPU(s) and 0 are here" in one for one in found["mini"])
+    assert any("Qwen/Qwen2.5-Coder-0.5B-Instruct" in one and "HF_HUB_OFFLINE" in one for one in found["mini"])
+    assert any("vllm, which is not installed" in one for one in found["paper"])
+    assert any("deepmind/code_contests" in one for one in found["paper"])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"gpu_gb": 16.0}, "GB of GPU memory and 16 are there"),
+        ({"disk_gb": 1.0}, "1 are free here"),
+        ({"gpus": 4}, "asks for 8 GPU(s) and 4 are here"),
+        ({"hub": False}, "the hub does not answer"),
+        ({"vllm": False}, "vllm, which is not installed"),
+    ],
+)
+def test_each_lack_is_told_alone(change: dict, expected: str, experiments: dict[str, Config]) -> None:
+    [found] = doctor.obstacles(experiments["paper"], Machine(**{**vars(LARGE), **change}))
+    assert expected in found
+
+
+def test_a_cached_model_needs_no_hub(experiments: dict[str, Config], tmp_path: Path) -> None:
+    (tmp_path / "models--Qwen--Qwen2.5-Coder-0.5B-Instruct" / "snapshots" / "abc").mkdir(parents=True)
+    one_gpu = Machine(**{**vars(LARGE), "hub": False})
+    assert list(doctor.obstacles(experiments["mini"], one_gpu)) == []
+
+
+@pytest.mark.parametrize(
+    ("pins", "expected"),
+    [
+        (["pyyaml==6.0.4"], Check("packages", "1, all at their pins")),
+        (["no-such-package==1.0"], Check("packages", "missing: no-such-package", False, doctor.INSTALL)),
+        (["pyyaml==0.1"], Check("packages", "not tried together: pyyaml 6.0.4 (pinned 0.1)", mend=doctor.INSTALL)),
+    ],
+)
+def test_packages_are_compared_with_their_pins(
+    pins: list[str], expected: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = doctor.metadata.version
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "6.0.4" if name == "pyyaml" else original(name))
+    assert doctor.check_packages(pins) == expected
+
+
+def test_a_build_of_a_version_is_that_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "2.13.0+cpu")
+    assert doctor.check_packages(["torch==2.13.0"]).mend == ""
+
+
+def test_another_python_is_told() -> None:
+    assert doctor.check_python(">=3.11").ok
+    assert not doctor.check_python(">=3.99").ok
+
+
+def test_the_sandbox_is_the_one_that_the_grader_takes(seconds: Config) -> None:
+    with Grader(workers=1) as grader:
+        tier = grader.tier
+    check = doctor.check_sandbox(seconds)
+    assert check.ok
+    assert check.said.startswith(f"{tier}, withstood the attacks")
+
+
+def test_a_sandbox_that_cannot_be_had_is_bad(seconds: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("maxk.verification.grader.TIERS", ())
+    check = doctor.check_sandbox(seconds)
+    assert not check.ok
+    assert check.mend
+
+
+def test_a_tracker_that_does_not_answer_is_bad_and_its_password_not_shown(
+    seconds: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://maxk:s3cret@127.0.0.1:1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    check = doctor.check_tracking(seconds)
+    assert not check.ok
+    assert "s3cret" not in check.said
+
+
+def test_the_default_tracker_needs_a_folder_to_write_to(
+    seconds: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert doctor.check_tracking(seconds).ok
+    assert not Path("results").exists()  # looking makes nothing
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////proc/none/mlflow.db")
+    assert not doctor.check_tracking(seconds).ok
+
+
+def test_profiles_tell_which_plugin_they_lack(tmp_path: Path) -> None:
+    assert not doctor.check_profiles(tmp_path).ok
+    for name, content in (("default", {"cores": 2}), ("cluster", {"executor": "no-such"})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(content))
+    said = doctor.check_profiles(tmp_path).said
+    assert said == "cluster (lacks snakemake-executor-plugin-no-such), default"
+
+
+@pytest.mark.parametrize(("found", "status"), [([], 0), (["no disk"], 1)])
+def test_the_exit_status_says_whether_what_was_asked_for_works(
+    found: list[str], status: int, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(doctor, "gpus", list)
+    monkeypatch.setattr(doctor, "hub_answers", lambda: False)
+    monkeypatch.setattr(doctor, "software_checks", lambda config: [])
+    monkeypatch.setattr(doctor, "obstacles", lambda config, machine: found if config.name == "smoke-mbpp" else ["bad"])
+    assert cli.main(["doctor", "--config", "config/smoke-mbpp.yaml"]) == status
+    printed = capsys.readouterr().out
+    assert ("smoke-mbpp.yaml: works here" in printed) is (status == 0)
+    assert "pocket: does not work here:\n  - bad" in printed
+
+
+def test_this_machine_runs_the_pocket_scale(root: Path) -> None:
+    """The real command: it must hold for every machine that runs this suite."""
+    done = subprocess.run(
+        [sys.executable, "-m", "maxk", "doctor"], cwd=root, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "pocket: works here" in done.stdout
+    for name in ("python", "packages", "machine", "gpu", "hub", "vllm", "sandbox", "tracking", "profiles"):
+        assert f"ok   {name}" in done.stdout
