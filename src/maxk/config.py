@@ -33,6 +33,7 @@ RESERVED = (
     "logs",
     "mlartifacts",
     "policies",
+    "report",
     "samples",
     "scores",
     "verdicts",

@@ -12,13 +12,13 @@ from made_up import Experiment
 
 from maxk import files
 from maxk.errors import UserError
-from maxk.reporting import tables, terminal
+from maxk.reporting import specs, tables, terminal
 from maxk.reporting.load import load
 from maxk.stages import table as stage
 
 
 def build(made: Experiment, name: str) -> tables.Table:
-    return tables.build(load(made.config), made.config, tables.spec_of(made.config, name))
+    return tables.build(load(made.config), made.config, specs.table(made.config, name))
 
 
 def test_table_2_as_computed_by_hand(small: Experiment) -> None:
@@ -49,7 +49,7 @@ def test_latex_twin(small: Experiment) -> None:
 
 
 def test_the_paper_s_tables_are_declared(small: Experiment) -> None:
-    declared = tables.specs(small.config)
+    declared = specs.tables(small.config)
     assert list(declared) == [f"table{i}" for i in range(1, 9)]
     assert [c.header for c in declared["table1"].columns][:2] == ["easy pass@1", "easy pass@128"]
     assert [c.header for c in declared["table4"].columns][-2:] == ["mean max@1", "mean max@128"]
@@ -57,7 +57,7 @@ def test_the_paper_s_tables_are_declared(small: Experiment) -> None:
     assert [c.header for c in declared["table8"].columns] == ["max@1", "max@2", "max@128"]
     assert {c.dataset for c in declared["table8"].columns} == {"hard"}
     with pytest.raises(UserError, match="no table 'table9'; this experiment has table1 … table8"):
-        tables.spec_of(small.config, "table9")
+        specs.table(small.config, "table9")
 
 
 def test_rows_that_are_not_trained_are_left_out_and_named(small: Experiment) -> None:
@@ -176,4 +176,4 @@ def test_the_command_writes_what_is_named_or_nothing(small: Experiment) -> None:
         run("table2", "table9")
     assert not list(Path("results").glob("table*"))
     run("all")
-    assert len(list(Path("results").glob("table*"))) == 3 * len(tables.specs(small.config))
+    assert len(list(Path("results").glob("table*"))) == 3 * len(specs.tables(small.config))

@@ -1,9 +1,18 @@
 """Experiments: questions beyond the paper's tables, whose policies are trained only when asked for.
 
-Makes results/experiments/{experiment}.{csv,md,png,pdf}.
+Makes results/experiments/{experiment}.{csv,md,png,pdf}, and a page of the report.
 """
 
-EXPERIMENT_SUFFIXES = ("csv", "md", "png", "pdf")
+
+def experiment_shown(path, form):
+    """Marks a file of an experiment for the report."""
+    labels = {"experiment": "{experiment}", "as": form}
+    return report(
+        path,
+        caption="../report/experiment.rst",
+        category="5 Experiments",
+        labels=labels,
+    )
 
 
 rule experiment:
@@ -11,7 +20,11 @@ rule experiment:
     input:
         scores=lambda wildcards: scores_of(CONFIG.restricted_to(wildcards.experiment)),
     output:
-        [OUT.experiment("{experiment}", suffix) for suffix in EXPERIMENT_SUFFIXES],
+        experiment_shown(OUT.experiment("{experiment}", "csv"), "spreadsheet"),
+        experiment_shown(OUT.experiment("{experiment}", "png"), "figure"),
+        experiment_shown(OUT.page("experiments/{experiment}"), "table"),
+        OUT.experiment("{experiment}", "md"),
+        OUT.experiment("{experiment}", "pdf"),
     log:
         OUT.log("experiment", "{experiment}"),
     benchmark:
