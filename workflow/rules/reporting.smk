@@ -63,7 +63,7 @@ rule table:
             OUT.page("comparison"),
             "1 Summary",
             "comparison.rst",
-            page="Beside the paper",
+            page="Versus the paper",
         ),
         [OUT.table("comparison", suffix) for suffix in ("csv", "md")],
     log:

@@ -15,9 +15,9 @@ body { font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-
        margin: 0 auto; padding: 1rem; max-width: 72rem; }
 h1 { font-size: 1.25rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
 table { display: block; width: fit-content; max-width: 100%; overflow-x: auto; border-collapse: collapse;
-        font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid #e4e7eb; vertical-align: bottom; white-space: nowrap; }
-thead th { border-bottom: 2px solid #9aa5b1; text-align: left; }
+        font-size: .9em; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb; vertical-align: bottom; white-space: nowrap; }
+thead th { border-bottom: 2px solid #9aa5b1; text-align: left; white-space: normal; }
 th:first-child, td:first-child { position: sticky; left: 0; background: #fff; }
 p { max-width: 48rem; overflow-wrap: anywhere; } table + p, table ~ p { color: #52606d; font-size: .9em; }
 pre { background: #f5f7fa; padding: .8rem; overflow-x: auto; font-size: .85em; }
