@@ -130,8 +130,8 @@ def _numbered(findings: Iterator[str]) -> Iterator[str]:
         yield from numbered
         yield ""
         yield (
-            "Found is what an interval that excludes zero shows; all else is undecided. Intervals are corrected neither "
-            "for their number nor for best and second being picked by the same scores."
+            "Found is what an interval that excludes zero shows; all else is undecided. Intervals are corrected "
+            "neither for their number nor for best and second being picked by the same scores."
         )
 
 
