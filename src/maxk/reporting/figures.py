@@ -112,7 +112,7 @@ def _draw_curve(ax: Axes, scores: Scores, replicates: Replicates, row: str, plac
     """A policy's curve with its band; nothing where it has no scores."""
     if (row, place) in replicates.means:
         quantities = [f"{metric}@{k}" for k in scores.ks]
-        means = [scores.mean(row, place, quantity) for quantity in quantities]
+        means = np.array([scores.mean(row, place, quantity) for quantity in quantities], dtype=np.float64)
         drawn = np.stack([replicates.of(row, place, quantity) for quantity in quantities], axis=1)
         _draw_band(ax, scores, row, means, replicates.intervals(drawn))
 
@@ -123,11 +123,11 @@ def _draw_change(ax: Axes, scores: Scores, replicates: Replicates, row: str) -> 
         quantities = [f"max@{k}" for k in scores.ks]
         pairs = [[scores.mean(one, MEAN, quantity) or 0.0 for one in (row, BASE)] for quantity in quantities]
         drawn = [replicates.of(row, MEAN, q) - replicates.of(BASE, MEAN, q) for q in quantities]
-        means = [own - base for own, base in pairs]
+        means = np.array([own - base for own, base in pairs])
         _draw_band(ax, scores, row, means, replicates.intervals(np.stack(drawn, axis=1)))
 
 
-def _draw_band(ax: Axes, scores: Scores, row: str, means: Sequence[float | None], band: Floats) -> None:
+def _draw_band(ax: Axes, scores: Scores, row: str, means: Floats, band: Floats) -> None:
     look = style.looks(scores.rows)[row]
     ax.fill_between(scores.ks, *band, color=look.colour, alpha=0.08, linewidth=0)
     ax.plot(scores.ks, means, color=look.colour, linestyle=look.dashes, zorder=3, gid=row)
