@@ -4,25 +4,14 @@ Makes results/experiments/{experiment}.{csv,md,png,pdf}, and a page of the repor
 """
 
 
-def experiment_shown(path, form):
-    """Marks a file of an experiment for the report."""
-    labels = {"experiment": "{experiment}", "as": form}
-    return report(
-        path,
-        caption="../report/experiment.rst",
-        category="5 Experiments",
-        labels=labels,
-    )
-
-
 rule experiment:
     """Write an experiment's table and figure."""
     input:
         scores=lambda wildcards: scores_of(CONFIG.restricted_to(wildcards.experiment)),
     output:
-        experiment_shown(OUT.experiment("{experiment}", "csv"), "spreadsheet"),
-        experiment_shown(OUT.experiment("{experiment}", "png"), "figure"),
-        experiment_shown(OUT.page("experiments/{experiment}"), "table"),
+        shown_experiment(OUT.experiment("{experiment}", "csv"), "spreadsheet"),
+        shown_experiment(OUT.experiment("{experiment}", "png"), "figure"),
+        shown_experiment(OUT.page("experiments/{experiment}"), "table"),
         OUT.experiment("{experiment}", "md"),
         OUT.experiment("{experiment}", "pdf"),
     log:

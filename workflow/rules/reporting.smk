@@ -5,36 +5,12 @@ results/*.{png,pdf}, results/summary.md and results/report.html. One job makes a
 what takes time, which is reading scores and drawing the bootstrap.
 """
 
-from maxk.reporting import specs
-
 
 localrules:
     report,
 
 
 SCORES = scores_of(CONFIG)
-TABLES = specs.tables(CONFIG)
-CAPTIONS = Path(workflow.current_basedir).parent / "report"
-
-
-def shown(path, category, caption, **labels):
-    """Marks a file for the report, under its labels."""
-    return report(path, caption=CAPTIONS / caption, category=category, labels=labels)
-
-
-def shown_table(path, name, form):
-    """A numbered table; those of single datasets share a caption."""
-    caption = f"{name}.rst" if (CAPTIONS / f"{name}.rst").exists() else "dataset.rst"
-    number = name.removeprefix("table")
-    return shown(
-        path,
-        "2 Tables",
-        caption,
-        # Labels are sorted as text, and HTML shows two spaces as one.
-        table=f"Table {number:>2}",
-        shows=TABLES[name].title,
-        form=form,
-    )
 
 
 rule table:
