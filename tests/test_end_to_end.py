@@ -18,6 +18,7 @@ import pytest
 from mlflow import MlflowClient
 
 from maxk import files
+from maxk.reporting import specs
 
 POLICIES = ["base", "grpo", "bon_offpolicy_exact"]
 DATASETS = ["pocket-contests", "pocket-short"]
@@ -84,8 +85,22 @@ def test_max_at_16_is_the_mean_of_the_best_of_all_16(finished: Path) -> None:
 
 
 def test_figures_and_twins_exist(finished: Path) -> None:
-    for name in ("table2.md", "table2.tex", "figure1.pdf", "figure1.png", "figure2.png", "training.png", "ratios.png"):
+    numbered = [f"table{i}.{suffix}" for i in range(1, 9) for suffix in ("csv", "md", "tex")]
+    drawn = [f"{name}.{suffix}" for name in specs.FIGURES for suffix in ("png", "pdf")]
+    for name in (*numbered, *drawn, "statistics.csv", "paired_tests.csv", "comparison.md", "summary.md"):
         assert (finished / "results/seconds" / name).stat().st_size > 200, name
+
+
+def test_the_report_holds_everything_and_needs_no_network(finished: Path) -> None:
+    report = (finished / "results/seconds/report.html").read_text()
+    for category in ("1 Summary", "2 Tables", "3 Figures", "4 Statistics"):
+        assert f'"{category}"' in report
+    for name in ("report/summary.html", "report/run.html", "report/table8.html", "max_at_k_grid.png", "statistics.csv"):
+        assert f'"results/seconds/{name}": {{' in report, name
+    assert "The paper's Table 2, the headline" in report
+    assert "on a phone the menu stands above" in report  # our stylesheet
+    assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=.?https?:", report)
+    assert '"rule": "train"' in report  # run times
 
 
 def test_training_is_logged_step_by_step(finished: Path) -> None:
@@ -134,7 +149,7 @@ def test_a_second_run_does_nothing(root: Path, finished: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ("report={resamples: 50}", {"table", "statistics", "compare", "figure", "all"}),
+        ("report={resamples: 50}", {"table", "figure", "summary", "report", "all"}),
         ("verification={workers: 2}", set()),
         ("sampling={shards: 1}", {"sample", "verify", "score"}),
         ("training={epochs: 2}", {"train", "sample", "verify", "score"}),
@@ -146,7 +161,7 @@ def test_a_changed_setting_repeats_what_it_concerns(
     root: Path, finished: Path, change: str, expected: set[str]
 ) -> None:
     done = snakemake(root, finished, "--dry-run", "--config", change)
-    reports = {"table", "statistics", "compare", "figure", "all"}
+    reports = {"table", "figure", "summary", "report", "all"}
     assert done.returncode == 0, done.stderr
     assert jobs(done.stdout + done.stderr) - reports == expected - reports
 

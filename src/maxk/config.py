@@ -34,6 +34,7 @@ RESERVED = (
     "logs",
     "mlartifacts",
     "policies",
+    "report",
     "samples",
     "scores",
     "verdicts",

@@ -106,15 +106,21 @@ def _row(index: Sequence[int] | Any) -> str:
 
 # ---- statistics
 class SignedRank(NamedTuple):
-    """Wilcoxon's signed-rank test: statistic, two-sided p-value, how many pairs differ at all, and the effect size.
+    """Wilcoxon's signed-rank test: statistic, two-sided p-value, on how many pairs each side is greater, effect size.
 
     The effect is the matched-pairs rank-biserial correlation (Kerby 2014), (W+ − W−)/(W+ + W−), in [−1, 1].
     """
 
     statistic: float
     p_value: float
-    differing: int
+    greater: int
+    less: int
     rank_biserial: float
+
+    @property
+    def differing(self) -> int:
+        """Pairs that the test uses: zero differences are dropped."""
+        return self.greater + self.less
 
 
 def bootstrap_means(values: ArrayLike, resamples: int, seed: int | Sequence[int]) -> Floats:
@@ -142,10 +148,15 @@ def bootstrap_seeds(means: ArrayLike, seed: int | Sequence[int]) -> Floats:
 
 def percentile_interval(means: ArrayLike, level: float) -> tuple[float, float]:
     """Percentile bootstrap interval (Efron 1979) from replicates of a mean."""
+    low, high = percentile_intervals(means, level)
+    return float(low), float(high)
+
+
+def percentile_intervals(means: ArrayLike, level: float) -> Floats:
+    """The same of many at once: lower and upper ends [2, …] from replicates [resamples, …]."""
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level}")
-    low, high = np.quantile(_finite(means), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    return np.asarray(np.quantile(_finite(means), [(1 - level) / 2, (1 + level) / 2], axis=0))
 
 
 def bootstrap_p(differences: ArrayLike) -> float:
@@ -172,16 +183,16 @@ def wilcoxon_signed_rank(a: ArrayLike, b: ArrayLike) -> SignedRank:
         got = f"{first.shape} and {second.shape}"
         raise ValueError(f"a and b must be [problems] of equal length, got shapes {got}")
     difference = np.round(first - second, 12)
-    differing = int(np.count_nonzero(difference))
-    if differing == 0:
-        return SignedRank(0.0, 1.0, 0, 0.0)
+    greater, less = int((difference > 0).sum()), int((difference < 0).sum())
+    if greater + less == 0:
+        return SignedRank(0.0, 1.0, 0, 0, 0.0)
     from scipy import stats  # half a second of import that estimating alone does not need
 
     result = stats.wilcoxon(difference)
     nonzero = difference[difference != 0]
     ranks = stats.rankdata(np.abs(nonzero))
     effect = float((ranks * np.sign(nonzero)).sum() / ranks.sum())
-    return SignedRank(float(result.statistic), float(result.pvalue), differing, effect)
+    return SignedRank(float(result.statistic), float(result.pvalue), greater, less, effect)
 
 
 def holm(p_values: ArrayLike) -> Floats:

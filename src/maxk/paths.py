@@ -67,6 +67,18 @@ class Layout:
     def figure(self, name: str, suffix: str = "png") -> str:
         return f"{self.root}/{name}.{suffix}"
 
+    def page(self, name: str) -> str:
+        """A page of the report, as HTML."""
+        return f"{self.root}/report/{name}.html"
+
+    @property
+    def report(self) -> str:
+        return f"{self.root}/report.html"
+
+    @property
+    def summary(self) -> str:
+        return f"{self.root}/summary.md"
+
     def experiment(self, name: str, suffix: str) -> str:
         return f"{self.root}/experiments/{name}.{suffix}"
 

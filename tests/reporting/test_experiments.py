@@ -124,7 +124,7 @@ def test_missing_scores_are_blank_with_a_note_and_choose_nothing(experiment: Cal
 def test_reports_are_reproducible_and_figures_drawn(study: Experiment) -> None:
     write_log(study, "grpo", kl=[0.0, 0.1, 0.2, 0.4], best=[0.2, 0.4, 0.6, 1.0])
     paths = experiment_reports.write("study", study.config)
-    assert [Path(path).suffix for path in paths] == [".csv", ".md", ".png", ".pdf"]
+    assert [Path(path).suffix for path in paths] == [".csv", ".md", ".png", ".pdf", ".html"]
     before = [files.digest(path) for path in paths]
     assert [files.digest(path) for path in experiment_reports.write("study", study.config)] == before
 

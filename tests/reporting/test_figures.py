@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import Experiment
+from made_up import DATASET, Experiment
+from matplotlib.image import imread
 
 from maxk import files
 from maxk.errors import UserError
-from maxk.reporting import figures, style, training_log
+from maxk.reporting import figures, specs, style, training_log
 from maxk.reporting.load import load
 
 
@@ -34,6 +35,27 @@ def write_metrics(made: Experiment, objective: str = "grpo", lines: int = 30) ->
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [{"step": i + 1, "reward": i / 30, "kl": None if i < 3 else 0.1, "ratio_q99": 1.5} for i in range(lines)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_every_figure_that_rules_ask_for_is_drawn() -> None:
+    assert list(figures.FIGURES) == list(specs.FIGURES)
+
+
+def test_figures_fit_a_page(experiment: Callable[..., Experiment]) -> None:
+    """Twelve policies on five datasets: no figure is wider than 8 inches or higher than 11, at 200 dots an inch."""
+    objectives = {f"grpo_{i}": {"type": "grpo", "label": f"Policy {i}"} for i in range(11)}
+    made = experiment(
+        objectives=objectives, datasets={f"d{i}": DATASET for i in range(5)}, training={"datasets": ["d0"]}
+    )
+    for policy in made.config.policies:
+        for dataset in made.config.evaluated:
+            made.score(policy, dataset, [0.0, 0.5, 1.0])
+    for name in objectives:
+        write_metrics(made, name)
+    for name in figures.FIGURES:
+        png, _ = figures.write(name, load(made.config), made.config)
+        height, width, _ = imread(png).shape
+        assert (width, height <= 11 * 200) == (8 * 200, True), (name, width, height)
 
 
 def test_a_batchs_value_is_the_mean_over_the_iterations_that_log_it() -> None:

@@ -11,7 +11,8 @@ import pytest
 from made_up import Experiment
 
 from maxk.reporting import statistics
-from maxk.reporting.load import MEAN, load
+from maxk.reporting.load import load
+from maxk.reporting.specs import MEAN
 
 
 def spread_out(experiment: Callable[..., Experiment], seeds: int = 3, problems: int = 40) -> Experiment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,13 +13,13 @@ from made_up import Experiment
 
 from maxk import files
 from maxk.errors import UserError
-from maxk.reporting import tables, terminal
+from maxk.reporting import specs, tables, terminal
 from maxk.reporting.load import load
 from maxk.stages import table as stage
 
 
 def build(made: Experiment, name: str) -> tables.Table:
-    return tables.build(load(made.config), made.config, tables.spec_of(made.config, name))
+    return tables.build(load(made.config), made.config, specs.table(made.config, name))
 
 
 def test_table_2_as_computed_by_hand(small: Experiment) -> None:
@@ -44,12 +45,25 @@ def test_latex_twin(small: Experiment) -> None:
     text = tables.to_latex(build(small, "table2"))
     assert r"BoN mean & \textbf{0.875} & \textbf{0.125} & \textbf{0.500} \\" in text
     assert r"GRPO & \underline{0.625} &" in text
-    assert text.count(r"\begin") == text.count(r"\end") == 2
     assert r"95\% intervals" in text
 
 
+def test_latex_twins_are_well_formed(small: Experiment) -> None:
+    """What a compiler would stumble over: environments, braces, cells of a row, characters outside ASCII."""
+    for name, spec in specs.tables(small.config).items():
+        text = tables.to_latex(build(small, name))
+        assert re.findall(r"\\begin{(\w+)}", text) == ["table", "tabular"]
+        assert re.findall(r"\\end{(\w+)}", text) == ["tabular", "table"]
+        unescaped = re.sub(r"\\[{}%&$#_]", "", text)
+        assert unescaped.count("{") == unescaped.count("}")
+        cells = [line for line in unescaped.splitlines() if line.endswith(r"\\")]
+        assert {line.count("&") for line in cells} == {len(spec.columns)}
+        assert (r"\resizebox" in text) == (len(spec.columns) > tables.WIDEST_UNSCALED)
+        assert text.isascii()
+
+
 def test_the_paper_s_tables_are_declared(small: Experiment) -> None:
-    declared = tables.specs(small.config)
+    declared = specs.tables(small.config)
     assert list(declared) == [f"table{i}" for i in range(1, 9)]
     assert [c.header for c in declared["table1"].columns][:2] == ["easy pass@1", "easy pass@128"]
     assert [c.header for c in declared["table4"].columns][-2:] == ["mean max@1", "mean max@128"]
@@ -57,13 +71,13 @@ def test_the_paper_s_tables_are_declared(small: Experiment) -> None:
     assert [c.header for c in declared["table8"].columns] == ["max@1", "max@2", "max@128"]
     assert {c.dataset for c in declared["table8"].columns} == {"hard"}
     with pytest.raises(UserError, match="no table 'table9'; this experiment has table1 … table8"):
-        tables.spec_of(small.config, "table9")
+        specs.table(small.config, "table9")
 
 
 def test_rows_that_are_not_trained_are_left_out_and_named(small: Experiment) -> None:
     table = build(small, "table1")
     assert list(table.entries) == ["base", "grpo"]
-    assert "Not trained in this experiment: grpo_binary." in table.notes
+    assert "No row, as this experiment does not train them: grpo_binary." in table.notes
 
 
 def test_blank_cells(small: Experiment) -> None:
@@ -75,6 +89,14 @@ def test_blank_cells(small: Experiment) -> None:
     assert r"BoN mean & -- & -- & -- \\" in tables.to_latex(table)
     assert "BoN mean on hard: no scores." in table.notes
     assert "| GRPO | **0.625** | **0.125** | **0.375** |" in tables.to_markdown(table)
+
+
+def test_footnotes_give_the_tests_and_say_where_none_can_be_significant(small: Experiment) -> None:
+    """BoN mean against GRPO: greater on two of four problems of `easy`, on one and less on one of `hard`."""
+    table = build(small, "table2")
+    [tests] = [note for note in table.notes if note.startswith("Best against second")]
+    assert "easy p = 1, r = 1.00, 2 of 4; hard p = 1, r = 0.00, 2 of 4." in tests
+    assert "Fewer than 6 problems differ, so p < 0.05 is out of reach: easy, hard." in table.notes
 
 
 # ------------------------------------------------------------------------------------------------------- stars
@@ -136,7 +158,7 @@ def test_labels_are_escaped(experiment: Callable[..., Experiment]) -> None:
 
 def test_the_files_are_the_same_bytes_every_time(small: Experiment) -> None:
     made = [tables.write(build(small, "table2"), small.config) for _ in range(2)]
-    assert made[0] == [f"results/table2.{suffix}" for suffix in ("csv", "md", "tex")]
+    assert made[0] == [*(f"results/table2.{suffix}" for suffix in ("csv", "md", "tex")), "results/report/table2.html"]
     digests = [files.digest(path) for path in made[0]]
     tables.write(build(small, "table2"), small.config)
     assert digests == [files.digest(path) for path in made[0]]
@@ -176,4 +198,6 @@ def test_the_command_writes_what_is_named_or_nothing(small: Experiment) -> None:
         run("table2", "table9")
     assert not list(Path("results").glob("table*"))
     run("all")
-    assert len(list(Path("results").glob("table*"))) == 3 * len(tables.specs(small.config))
+    assert len(list(Path("results").glob("table*"))) == 3 * len(specs.tables(small.config))
+    for name in ("statistics.csv", "paired_tests.csv", "comparison.csv", "comparison.md", "report/comparison.html"):
+        assert Path("results", name).stat().st_size, name

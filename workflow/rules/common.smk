@@ -19,6 +19,7 @@ from maxk import environment
 from maxk.errors import UserError
 from maxk.files import canonical
 from maxk.paths import BASE, POLICY_PATTERN
+from maxk.reporting import specs
 from snakemake.exceptions import WorkflowError
 
 DEFAULTS = workflow.source_path("../../config/config.yaml")
@@ -38,6 +39,8 @@ except UserError as error:
 
 OUT = CONFIG.layout
 SHARDS = range(CONFIG.sampling.shards)
+TABLES = specs.tables(CONFIG)
+CAPTIONS = Path(workflow.current_basedir).parent / "report"
 
 
 wildcard_constraints:
@@ -73,3 +76,29 @@ def scores_of(config):
         for policy in config.policies
         for dataset in config.evaluated
     ]
+
+
+def shown(path, category, caption, **labels):
+    """Marks a file for the report, under its labels."""
+    return report(path, caption=CAPTIONS / caption, category=category, labels=labels)
+
+
+def shown_table(path, name, form):
+    """A numbered table; those of single datasets share a caption."""
+    caption = f"{name}.rst" if (CAPTIONS / f"{name}.rst").exists() else "dataset.rst"
+    number = name.removeprefix("table")
+    return shown(
+        path,
+        "2 Tables",
+        caption,
+        # Labels are sorted as text, and HTML shows two spaces as one.
+        table=f"Table {number:>2}",
+        shows=TABLES[name].title,
+        form=form,
+    )
+
+
+def shown_experiment(path, form):
+    """A file of an experiment."""
+    labels = {"experiment": "{experiment}", "as": form}
+    return shown(path, "5 Experiments", "experiment.rst", **labels)

@@ -1,9 +1,7 @@
 """Experiments: questions beyond the paper's tables, whose policies are trained only when asked for.
 
-Makes results/experiments/{experiment}.{csv,md,png,pdf}.
+Makes results/experiments/{experiment}.{csv,md,png,pdf}, and a page of the report.
 """
-
-EXPERIMENT_SUFFIXES = ("csv", "md", "png", "pdf")
 
 
 rule experiment:
@@ -11,7 +9,11 @@ rule experiment:
     input:
         scores=lambda wildcards: scores_of(CONFIG.restricted_to(wildcards.experiment)),
     output:
-        [OUT.experiment("{experiment}", suffix) for suffix in EXPERIMENT_SUFFIXES],
+        shown_experiment(OUT.experiment("{experiment}", "csv"), "spreadsheet"),
+        shown_experiment(OUT.experiment("{experiment}", "png"), "figure"),
+        shown_experiment(OUT.page("experiments/{experiment}"), "table"),
+        OUT.experiment("{experiment}", "md"),
+        OUT.experiment("{experiment}", "pdf"),
     log:
         OUT.log("experiment", "{experiment}"),
     benchmark:

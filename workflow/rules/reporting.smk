@@ -1,51 +1,51 @@
-"""Tables, statistics and figures, from the scores of all policies.
+"""Tables, figures, summary and report, from the scores of all policies.
 
-Makes results/table*.{csv,md,tex}, results/statistics.csv, results/paired_tests.csv, results/comparison.{csv,md} and
-results/figure*.{png,pdf}.
+Makes results/table*.{csv,md,tex}, results/statistics.csv, results/paired_tests.csv, results/comparison.{csv,md},
+results/*.{png,pdf}, results/summary.md and results/report.html. One job makes all tables, and one all figures: they share
+what takes time, which is reading scores and drawing the bootstrap.
 """
+
+
+localrules:
+    report,
+
 
 SCORES = scores_of(CONFIG)
 
 
 rule table:
-    """Write one of the paper's tables, with Markdown and LaTeX twins."""
+    """Write the paper's tables with Markdown and LaTeX twins, intervals, paired tests and the comparison."""
     input:
         scores=SCORES,
     output:
-        [OUT.table("{table}", suffix) for suffix in ("csv", "md", "tex")],
+        [shown_table(OUT.table(name), name, "spreadsheet") for name in TABLES],
+        [shown_table(OUT.page(name), name, "page") for name in TABLES],
+        [OUT.table(name, suffix) for name in TABLES for suffix in ("md", "tex")],
+        shown(
+            OUT.statistics,
+            "4 Statistics",
+            "statistics.rst",
+            file="statistics.csv",
+            shows="intervals",
+        ),
+        shown(
+            OUT.table("paired_tests"),
+            "4 Statistics",
+            "paired_tests.rst",
+            file="paired_tests.csv",
+            shows="paired tests",
+        ),
+        shown(
+            OUT.page("comparison"),
+            "1 Summary",
+            "comparison.rst",
+            page="Versus the paper",
+        ),
+        [OUT.table("comparison", suffix) for suffix in ("csv", "md")],
     log:
-        OUT.log("table", "{table}"),
+        OUT.log("table"),
     benchmark:
-        OUT.benchmark("table", "{table}")
-    wildcard_constraints:
-        table=r"table\d+",
-    conda:
-        "../../environment.yml"
-    threads: 1
-    resources:
-        mem_mb=4_000,
-        runtime=30,
-    params:
-        config=OUT.config,
-        settings=settings("report"),
-        source=environment.source("reporting", "estimators"),
-    message:
-        "Write {wildcards.table}"
-    shell:
-        "python -m maxk table {wildcards.table} --config {params.config:q} 2>&1 | tee {log:q}"
-
-
-rule statistics:
-    """Intervals of every number, and paired tests between policies."""
-    input:
-        scores=SCORES,
-    output:
-        OUT.statistics,
-        OUT.table("paired_tests"),
-    log:
-        OUT.log("statistics"),
-    benchmark:
-        OUT.benchmark("statistics")
+        OUT.benchmark("table")
     conda:
         "../../environment.yml"
     threads: 1
@@ -57,50 +57,62 @@ rule statistics:
         settings=settings("report"),
         source=environment.source("reporting", "estimators"),
     message:
-        "Compute intervals and paired tests"
+        "Write tables"
     shell:
-        "python -m maxk statistics --config {params.config:q} 2>&1 | tee {log:q}"
-
-
-rule compare:
-    """Set our numbers beside the published ones."""
-    input:
-        scores=SCORES,
-    output:
-        OUT.table("comparison"),
-        OUT.table("comparison", "md"),
-    log:
-        OUT.log("compare"),
-    benchmark:
-        OUT.benchmark("compare")
-    conda:
-        "../../environment.yml"
-    threads: 1
-    resources:
-        mem_mb=4_000,
-        runtime=30,
-    params:
-        config=OUT.config,
-        settings=settings("report"),
-        source=environment.source("reporting", "estimators"),
-    message:
-        "Compare with the published numbers"
-    shell:
-        "python -m maxk compare --config {params.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk table all --config {params.config:q} 2>&1 | tee {log:q}"
 
 
 rule figure:
-    """Draw a figure, as PNG and PDF."""
+    """Draw all figures, as PNG and PDF."""
     input:
         scores=SCORES,
     output:
-        [OUT.figure("{figure}", suffix) for suffix in ("png", "pdf")],
+        [
+            shown(
+                OUT.figure(name),
+                "3 Figures",
+                f"{name}.rst",
+                figure=name,
+                shows=title,
+            )
+            for name, title in specs.FIGURES.items()
+        ],
+        [OUT.figure(name, "pdf") for name in specs.FIGURES],
     log:
-        OUT.log("figure", "{figure}"),
+        OUT.log("figure"),
     benchmark:
-        OUT.benchmark("figure", "{figure}")
-    wildcard_constraints:
-        figure=r"figure\d+|training|ratios",
+        OUT.benchmark("figure")
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=8_000,
+        runtime=60,
+    params:
+        config=OUT.config,
+        settings=settings("report"),
+        source=environment.source("reporting", "estimators"),
+    message:
+        "Draw figures"
+    shell:
+        "python -m maxk figure all --config {params.config:q} 2>&1 | tee {log:q}"
+
+
+rule summary:
+    """Write one page on the run, and what the run was: configuration, versions, funnels, run times."""
+    input:
+        scores=SCORES,
+        statistics=OUT.statistics,
+        tests=OUT.table("paired_tests"),
+        funnels=[OUT.funnel(dataset) for dataset in CONFIG.evaluated],
+    output:
+        OUT.summary,
+        shown(OUT.page("summary"), "1 Summary", "summary.rst", page="Summary"),
+        shown(OUT.page("run"), "1 Summary", "run.rst", page="The run"),
+    log:
+        OUT.log("summary"),
+    benchmark:
+        OUT.benchmark("summary")
     conda:
         "../../environment.yml"
     threads: 1
@@ -109,9 +121,41 @@ rule figure:
         runtime=30,
     params:
         config=OUT.config,
-        settings=settings("report"),
+        settings=lambda wildcards: canonical(CONFIG.model_dump(mode="json")),
         source=environment.source("reporting", "estimators"),
     message:
-        "Draw {wildcards.figure}"
+        "Write the summary"
     shell:
-        "python -m maxk figure {wildcards.figure} --config {params.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk summary --config {params.config:q} 2>&1 | tee {log:q}"
+
+
+rule report:
+    """Put everything that was made into one HTML file; experiments too, where they were made."""
+    input:
+        rules.table.output,
+        rules.figure.output,
+        rules.summary.output,
+    output:
+        OUT.report,
+    log:
+        OUT.log("report"),
+    benchmark:
+        OUT.benchmark("report")
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=4_000,
+        runtime=30,
+    params:
+        config=OUT.config,
+        snakefile=workflow.main_snakefile,
+        experiments=[
+            path
+            for path in (OUT.experiment(name, "csv") for name in CONFIG.experiments)
+            if Path(path).exists()
+        ],
+    message:
+        "Write the report"
+    shell:
+        "python -m maxk report --snakefile {params.snakefile:q} --config {params.config:q} 2>&1 | tee {log:q}"

@@ -1,9 +1,8 @@
-"""Tables, statistics and figures from scores; `publish` is what every stage that makes them does."""
+"""Tables, statistics and figures from scores; `publish` is what the stages that make them do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maxk import tracking
@@ -14,12 +13,7 @@ if TYPE_CHECKING:
 
 
 def publish(config: Config, write: Callable[[Scores, Config], list[str]]) -> None:
-    """Reads all scores, has `write` make files from them and stores these with the experiment's run.
-
-    Table 2, the headline, is also what the run's page shows first.
-    """
+    """Reads all scores, has `write` make files from them and stores these with the experiment's run."""
     from maxk.reporting.load import load
 
-    paths = write(load(config), config)
-    headline = config.layout.table("table2", "md")
-    tracking.report(config, paths, note=Path(headline).read_text(encoding="utf-8") if headline in paths else "")
+    tracking.report(config, write(load(config), config))

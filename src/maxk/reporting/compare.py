@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from maxk import files
 from maxk.config import Config, HubBase
 from maxk.paths import BASE
+from maxk.reporting import pages, tables
 from maxk.reporting.load import Scores
 from maxk.reporting.statistics import Replicates, resample
 from maxk.reporting.tidy import write_csv
@@ -34,6 +35,8 @@ SAME_POLICY = {
     "grpo_ppo3_4_epochs": "grpo_3iterations_4epochs",
 }
 REFERENCES = (BASE, "grpo")
+# What is counted and shown; comparison.csv has every k that both have.
+SHOWN = ("max@1", "max@128", "pass@1", "pass@128")
 
 
 class Published(NamedTuple):
@@ -62,12 +65,12 @@ def published() -> list[Published]:
 
 
 def write(scores: Scores, config: Config) -> list[str]:
-    """Writes both files; returns their paths."""
+    """Writes both files and the page with all headline cells; returns the paths."""
     rows = list(comparison_rows(scores, resample(scores, config.report), config))
     paths = [config.layout.table("comparison", suffix) for suffix in ("csv", "md")]
     write_csv(paths[0], rows)
     files.write_text(paths[1], to_markdown(rows))
-    return paths
+    return [*paths, pages.write(config, "comparison", to_markdown(rows) + "\n" + cells_to_markdown(rows))]
 
 
 def comparison_rows(scores: Scores, replicates: Replicates, config: Config) -> Iterator[dict[str, Any]]:
@@ -168,10 +171,17 @@ def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = ["**Our results beside the paper's (arXiv 2510.23393)**", ""]
     kinds = sorted({str(row["compared"]) for row in rows})
     lines += [f"Compared: {'; '.join(kinds) or 'nothing, as no policy and dataset has a published twin'}.", ""]
+    if any(kind.startswith("directions only") for kind in kinds):
+        lines += [
+            "Other tasks or another base model than the paper's: their values are no measure of how well the paper is "
+            "reproduced, so no difference to a published value is taken. What can agree is the direction in which a "
+            "policy differs from the base model, or from GRPO.",
+            "",
+        ]
     lines += ["| difference to | quantity | cells | same sign | decided | decided, same sign |"]
     lines += ["| :--- | :--- | ---: | ---: | ---: | ---: |"]
     for against in REFERENCES:
-        for quantity in ("max@1", "max@128", "pass@1", "pass@128"):
+        for quantity in SHOWN:
             cells = _cells(rows, against, quantity)
             same = [row for row in cells if row["same_sign"] == "yes"]
             decided = [row for row in cells if row["decided"] == "yes"]
@@ -195,3 +205,39 @@ def _cells(rows: Sequence[Mapping[str, Any]], against: str, quantity: str) -> li
         if row["against"] == against and f"{row['metric']}@{row['k']}" == quantity and row["same_sign"]
     }
     return list(found.values())
+
+
+def cells_to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Our value and the published one of every cell that is shown, a table a quantity, policies × datasets."""
+    lines: list[str] = []
+    for quantity in SHOWN:
+        cells = {
+            (row["label"], row["dataset"], row["against"]): row
+            for row in rows
+            if f"{row['metric']}@{row['k']}" == quantity and row["against"] in (None, BASE)
+        }
+        labels, datasets = (list(dict.fromkeys(key[part] for key in cells)) for part in (0, 1))
+        if cells:
+            header = [quantity, *datasets]
+            lines += [f"## {quantity}: ours · the paper's", "", tables.pipes(tables.escape_markdown(h) for h in header)]
+            lines += [tables.pipes([":---", *["---:"] * len(datasets)])]
+        for label in labels:
+            twins = [(cells.get((label, dataset, None)), cells.get((label, dataset, BASE))) for dataset in datasets]
+            lines.append(tables.pipes([tables.escape_markdown(label), *(_cell(*twin) for twin in twins)]))
+        lines += [""] if cells else []
+    if lines:
+        lines.append("Arrows: above or below the base model, ours and the paper's; bold where they point apart.")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: Mapping[str, Any] | None, change: Mapping[str, Any] | None) -> str:
+    if value is None:
+        return ""
+    ours = "–" if value["ours"] is None else f"{value['ours']:.3f}"
+    arrows = ["", ""]
+    if change is not None and change["same_sign"]:
+        arrows = [("→", "↑", "↓")[_sign(change[side])] for side in ("ours", "published")]
+    text = f"{ours}{arrows[0]} · {value['published']:.3f}{arrows[1]}"
+    if value["difference"] is not None:
+        text += f" ({value['difference']:+.3f})"
+    return f"**{text}**" if arrows[0] != arrows[1] else text

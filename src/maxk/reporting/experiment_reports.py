@@ -21,7 +21,7 @@ from maxk.config import Config
 from maxk.errors import UserError
 from maxk.estimators import Floats
 from maxk.paths import BASE
-from maxk.reporting import style, tables
+from maxk.reporting import pages, style, tables
 from maxk.reporting.experiments import (
     AT_THE_END,
     THROUGHOUT,
@@ -32,7 +32,7 @@ from maxk.reporting.experiments import (
     matched_kl,
     trajectory,
 )
-from maxk.reporting.load import MEAN
+from maxk.reporting.specs import MEAN
 from maxk.reporting.tidy import write_csv
 
 _AXES = {
@@ -53,7 +53,7 @@ def write(name: str, config: Config) -> list[str]:
     write_csv(paths[0], rows(findings))
     files.write_text(paths[1], to_markdown(findings))
     draw(findings, paths[2:])
-    return paths
+    return [*paths, pages.write(config, f"experiments/{name}", to_markdown(findings))]
 
 
 # ------------------------------------------------------------------------------------------------------ table

@@ -24,7 +24,8 @@ from maxk import objective_types
 from maxk.config import Config, Experiment
 from maxk.estimators import Floats
 from maxk.reporting import statistics, training_log
-from maxk.reporting.load import MEAN, Scores, load
+from maxk.reporting.load import Scores, load
+from maxk.reporting.specs import MEAN
 from maxk.reporting.statistics import Replicates
 
 # Means over the last tenth of training, then means over all of it.

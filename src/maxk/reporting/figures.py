@@ -1,29 +1,38 @@
 """The paper's figures from scores and training logs, as PNG (200 dpi) and vector PDF.
 
-figure1     max@k and pass@k against k, every dataset and their mean, with bootstrap bands
-figure2     distribution of the completions' mean token entropy (paper: before and after GRPO)
-training    reward, KL to the base model and entropy against optimiser steps
+figure1        pass@k against k, base model and GRPO (the paper's Figure 1)
+figure2        distribution of the completions' mean token entropy (the paper's Figure 2: before and after GRPO)
+max_at_k       max@k of all policies against k, and what training changed of it; means over datasets
+max_at_k_grid  max@k of every policy on every dataset beside the base model
+training       reward, KL to the base model and entropy over training
+ratios         how far updates are off-policy
 
-maxk figure figure1 figure2 --config results/config.json
+Bands are bootstrap intervals over problems and seeds, over training the range of seeds. Numbers: statistics.csv.
+
+    maxk figure figure1 figure2 --config results/config.json
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.estimators import Floats
 from maxk.paths import BASE
 from maxk.reporting import statistics, style, training_log
-from maxk.reporting.load import MEAN, Scores
+from maxk.reporting.load import Scores
+from maxk.reporting.specs import MEAN
 from maxk.reporting.statistics import Replicates
 
 SUFFIXES = ("png", "pdf")
+WIDTH = 8.0  # inches, of all figures
 
 
 def write(name: str, scores: Scores, config: Config) -> list[str]:
@@ -35,49 +44,117 @@ def write(name: str, scores: Scores, config: Config) -> list[str]:
     return paths
 
 
-# --------------------------------------------------------------------------------------------------- figure 1
-def against_k(scores: Scores, config: Config, paths: Sequence[str]) -> None:
-    """max@k and pass@k against k: one row of panels a dataset, the mean over datasets first."""
+# ------------------------------------------------------------------------------------------------- against k
+def base_and_grpo(scores: Scores, config: Config, paths: Sequence[str]) -> None:
+    """pass@k against k of the base model and of GRPO: a panel a dataset, the mean first where there are several."""
+    grpo = statistics.grpo_row(config)
+    rows = [BASE] if grpo is None else [BASE, grpo]
     replicates = statistics.resample(scores, config.report)
-    places = [MEAN, *scores.datasets] if len(scores.datasets) > 1 else list(scores.datasets)
-    with style.figure(9.4, 2.45 * len(places) + 0.3) as figure:
-        panels = style.labelled_panels(
-            figure, len(places), len(statistics.METRICS), scores.labels.values(), sharex=True
-        )
-        for place, row_of_panels in zip(places, panels, strict=True):
-            for metric, ax in zip(statistics.METRICS, row_of_panels, strict=True):
-                _draw_curves(ax, scores, replicates, place, metric)
-                ax.set_title(f"{_place_title(scores, place)}: {metric}@k")
-        for ax in panels[-1]:
-            ax.set_xlabel("k (samples drawn)")
-        figure.draw_without_rendering()  # limits and sizes are final: labels can be placed
-        for ax in panels.flat:
-            _label_curves(ax, scores)
+    places = _places(scores)
+    columns = min(len(places), 3)
+    lines = -(-len(places) // columns)
+    with style.figure(WIDTH, 2.1 * lines + 0.5) as figure:
+        panels = style.panels(figure, lines, columns, [scores.labels[row] for row in rows])
+        for place, ax in zip(places, panels.flat, strict=False):
+            for row in rows:
+                _draw_curve(ax, scores, replicates, row, place, "pass")
+            ax.set_title(_place_title(scores, place))
+        for ax in list(panels.flat)[len(places) :]:
+            ax.set_visible(False)
+        for ax in list(panels.flat)[: len(places)]:
+            style.log2_axis(ax, scores.ks)
+        _name_axes(panels, "k (samples drawn)", "pass@k")
+        _label_curves(figure, [ax for ax in panels[:, -1] if ax.get_visible()] or [panels.flat[0]], scores)
         style.save(figure, paths)
 
 
-def _draw_curves(ax: Axes, scores: Scores, replicates: Replicates, place: str, metric: str) -> None:
-    looks = style.looks(scores.rows)
-    for row in scores.rows:
-        if (row, place) not in replicates.means:
-            continue
+def all_policies(scores: Scores, config: Config, paths: Sequence[str]) -> None:
+    """max@k against k, means over datasets: all policies above, their paired differences to the base model below."""
+    replicates = statistics.resample(scores, config.report)
+    with style.figure(WIDTH, 6.0) as figure:
+        above, below = panels = style.panels(figure, 2, 1, scores.labels.values())[:, 0]
+        for row in scores.rows:
+            _draw_curve(above, scores, replicates, row, MEAN, "max")
+            if row != BASE:
+                _draw_change(below, scores, replicates, row)
+        below.axhline(0, color=style.BASE_COLOUR, linestyle=style.looks(scores.rows)[BASE].dashes, gid=BASE)
+        above.set_title(f"max@k, {_place_title(scores, MEAN)}")
+        below.set_title("What training changed: difference to the base model, problem by problem")
+        for ax in panels:
+            style.log2_axis(ax, scores.ks)
+        below.set_xlabel("k (samples drawn)")
+        _label_curves(figure, panels, scores)
+        style.save(figure, paths)
+
+
+def grid(scores: Scores, config: Config, paths: Sequence[str]) -> None:
+    """max@k against k: a row a policy, a column a dataset and their mean; the base model dashed in every panel."""
+    replicates = statistics.resample(scores, config.report)
+    places = [*scores.datasets, MEAN] if len(scores.datasets) > 1 else list(scores.datasets)
+    rows = [row for row in scores.rows if row != BASE]
+    with style.figure(WIDTH, 0.78 * max(len(rows), 1) + 0.8) as figure:
+        panels = style.panels(figure, max(len(rows), 1), len(places), scores.labels.values(), tight=True)
+        for place, column in zip(places, panels.T, strict=True):
+            for row, ax in zip(rows or [BASE], column, strict=True):
+                for drawn in dict.fromkeys((BASE, row)):
+                    _draw_curve(ax, scores, replicates, drawn, place, "max")
+                style.log2_axis(ax, scores.ks, sparse=True)
+            column[0].set_title("mean" if place == MEAN else place, fontsize=7)
+        looks = style.looks(scores.rows)
+        for row, ax in zip(rows or [BASE], panels[:, -1], strict=True):
+            style.name_row(ax, scores.labels[row], looks[row])
+        panels[-1, 0].set_xlabel("k (samples drawn)")
+        panels[0, 0].set_ylabel("max@k")
+        style.save(figure, paths)
+
+
+def _draw_curve(ax: Axes, scores: Scores, replicates: Replicates, row: str, place: str, metric: str) -> None:
+    """A policy's curve with its band; nothing where it has no scores."""
+    if (row, place) in replicates.means:
         quantities = [f"{metric}@{k}" for k in scores.ks]
-        means = np.array([scores.mean(row, place, quantity) for quantity in quantities])
-        bands = np.array([replicates.interval(replicates.of(row, place, q)) for q in quantities])
-        look = looks[row]
-        ax.fill_between(scores.ks, *bands.T, color=look.colour, alpha=0.07, linewidth=0)
-        ax.plot(scores.ks, means, color=look.colour, linestyle=look.dashes, zorder=3, gid=row)
-    style.log2_axis(ax, scores.ks)
+        means = np.array([scores.mean(row, place, quantity) for quantity in quantities], dtype=np.float64)
+        drawn = np.stack([replicates.of(row, place, quantity) for quantity in quantities], axis=1)
+        _draw_band(ax, scores, row, means, replicates.intervals(drawn))
 
 
-def _label_curves(ax: Axes, scores: Scores) -> None:
-    ends = {str(line.get_gid()): float(np.asarray(line.get_ydata())[-1]) for line in ax.get_lines()}
-    style.label_lines(ax, ends, scores.labels, style.looks(scores.rows))
+def _draw_change(ax: Axes, scores: Scores, replicates: Replicates, row: str) -> None:
+    """The paired difference of max@k to the base model, mean over datasets."""
+    if {(row, MEAN), (BASE, MEAN)} <= set(replicates.means):
+        quantities = [f"max@{k}" for k in scores.ks]
+        pairs = [[scores.mean(one, MEAN, quantity) or 0.0 for one in (row, BASE)] for quantity in quantities]
+        drawn = [replicates.of(row, MEAN, q) - replicates.of(BASE, MEAN, q) for q in quantities]
+        means = np.array([own - base for own, base in pairs])
+        _draw_band(ax, scores, row, means, replicates.intervals(np.stack(drawn, axis=1)))
+
+
+def _draw_band(ax: Axes, scores: Scores, row: str, means: Floats, band: Floats) -> None:
+    look = style.looks(scores.rows)[row]
+    ax.fill_between(scores.ks, *band, color=look.colour, alpha=0.08, linewidth=0)
+    ax.plot(scores.ks, means, color=look.colour, linestyle=look.dashes, zorder=3, gid=row)
+
+
+def _label_curves(figure: Figure, panels: Iterable[Axes], scores: Scores) -> None:
+    """Names at the right ends of all lines; the last thing before a figure is saved."""
+    figure.draw_without_rendering()  # limits and sizes are final: labels can be placed
+    for ax in panels:
+        ends = {str(line.get_gid()): float(np.asarray(line.get_ydata())[-1]) for line in ax.get_lines()}
+        style.label_lines(ax, ends, scores.labels, style.looks(scores.rows))
+
+
+def _name_axes(panels: NDArray[Any], x: str, y: str) -> None:
+    for ax in panels[-1]:
+        ax.set_xlabel(x)
+    for ax in panels[:, 0]:
+        ax.set_ylabel(y)
+
+
+def _places(scores: Scores) -> list[str]:
+    return [MEAN, *scores.datasets] if len(scores.datasets) > 1 else list(scores.datasets)
 
 
 def _place_title(scores: Scores, place: str) -> str:
     if place == MEAN:
-        return f"Mean of {len(scores.datasets)} datasets"
+        return f"mean of {len(scores.datasets)} datasets"
     return f"{place} ({scores.problems(place)} problems)"
 
 
@@ -92,7 +169,7 @@ def entropy(scores: Scores, config: Config, paths: Sequence[str]) -> None:
     looks = style.looks(scores.rows)
     edges = np.linspace(0, max(float(np.quantile(values, 0.995)) for values in drawn.values()) or 1.0, 61)
     base = drawn.get(BASE)
-    with style.figure(6.4, 0.62 * len(drawn) + 0.7) as figure:
+    with style.figure(WIDTH, 0.5 * len(drawn) + 0.6) as figure:
         figure.set_layout_engine("constrained")
         panels = figure.subplots(len(drawn), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
         for ax, (row, values) in zip(panels, drawn.items(), strict=True):
@@ -162,15 +239,13 @@ def _over_training(titles: Mapping[str, str], scores: Scores, config: Config, pa
     if not shown:
         style.save_note(f"No training log holds {', '.join(titles)}.", paths)
         return
-    with style.figure(9.4, 2.9 * len(shown) + 0.2) as figure:
-        panels = style.labelled_panels(figure, len(shown), 1, scores.labels.values(), sharex=True)[:, 0]
+    with style.figure(WIDTH, 2.0 * len(shown) + 0.5) as figure:
+        panels = style.panels(figure, len(shown), 1, [scores.labels[row] for row in logs])[:, 0]
         for ax, key in zip(panels, shown, strict=True):
             ax.set_title(titles[key])
             _draw_training(ax, {row: log[key] for row, log in logs.items() if key in log}, scores)
         panels[-1].set_xlabel("share of the training run")
-        figure.draw_without_rendering()
-        for ax in panels:
-            _label_curves(ax, scores)
+        _label_curves(figure, panels, scores)
         style.save(figure, paths)
 
 
@@ -186,8 +261,10 @@ def _draw_training(ax: Axes, curves: Mapping[str, Floats], scores: Scores) -> No
 
 
 FIGURES: Mapping[str, Callable[[Scores, Config, Sequence[str]], None]] = {
-    "figure1": against_k,
+    "figure1": base_and_grpo,
     "figure2": entropy,
+    "max_at_k": all_policies,
+    "max_at_k_grid": grid,
     "training": training,
     "ratios": ratios,
 }

@@ -24,8 +24,8 @@ from maxk.estimators import Floats
 from maxk.paths import BASE, policy_name
 from maxk.provenance import require_equal
 from maxk.records import Provenance
+from maxk.reporting.specs import MEAN
 
-MEAN = "mean"  # the pseudo-dataset of the mean over datasets
 _REMEDY = "make both with one configuration (`maxk sample`, `maxk verify`, `maxk score`)"
 
 
@@ -40,9 +40,12 @@ class Cell:
     truncated: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scores:
-    """Everything the reports are made from. `labels` holds the rows in the order of the tables."""
+    """Everything the reports are made from. `labels` holds the rows in the order of the tables.
+
+    Equal only to itself, so that what is drawn from it can be kept.
+    """
 
     experiment: str
     ks: tuple[int, ...]

@@ -5,10 +5,13 @@ resampled. One draw of problems serves all policies of a dataset and one draw of
 differences between policies are paired for free and the mean over datasets (each resampled within itself) has
 its interval, too.
 
-Paired tests compare two policies problem by problem, seeds averaged first:
-- Wilcoxon's signed-rank test, two-sided, zero differences dropped (the paper's test), with
-  Holm's correction over the datasets; none for the mean over datasets, whose problems weigh unequally.
-- paired bootstrap, two-sided; effect size: matched-pairs rank-biserial correlation.
+Paired tests compare two policies problem by problem:
+- Wilcoxon's signed-rank test, two-sided (the paper's test), on means over seeds, with Holm's correction over the
+  datasets; none for the mean over datasets, whose problems weigh unequally. Zero differences are dropped and counted,
+  ties share the mean rank; with fewer than 6 problems that differ, p cannot fall below 0.05.
+- paired bootstrap, two-sided, over problems and seeds.
+- effect sizes: the difference itself, on how many problems each is better, and the matched-pairs rank-biserial
+  correlation.
 
 All of that is `maxk.estimators`'; here stands what is drawn together and what is compared.
 """
@@ -18,6 +21,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +30,8 @@ from maxk import estimators
 from maxk.config import Config, Report
 from maxk.estimators import Floats, SignedRank
 from maxk.paths import BASE
-from maxk.reporting.load import MEAN, Cell, Scores
+from maxk.reporting.load import Cell, Scores
+from maxk.reporting.specs import MEAN
 from maxk.reporting.tidy import write_csv
 
 METRICS = ("max", "pass")
@@ -44,6 +49,10 @@ class Replicates:
     def of(self, row: str, dataset: str, quantity: str) -> Floats:
         return self.means[row, dataset][:, self.quantities.index(quantity)]
 
+    def intervals(self, replicates: Floats) -> Floats:
+        """Lower and upper ends [2, …] of replicates [resamples, …]."""
+        return estimators.percentile_intervals(replicates, self.level)
+
     def interval(self, replicates: Floats) -> tuple[float, float]:
         return estimators.percentile_interval(replicates, self.level)
 
@@ -53,8 +62,9 @@ def quantities(scores: Scores) -> tuple[str, ...]:
     return tuple(f"{metric}@{k}" for metric in METRICS for k in scores.ks)
 
 
+@cache
 def resample(scores: Scores, report: Report) -> Replicates:
-    """Bootstrap means of all cells, and of the mean over datasets where a row has them all."""
+    """Bootstrap means of all cells, and of the mean over datasets where a row has them all. Drawn once a process."""
     means: dict[tuple[str, str], Floats] = {}
     for dataset in scores.datasets:
         cells = {row: scores.cells[row, dataset] for row in scores.rows if (row, dataset) in scores.cells}
@@ -207,6 +217,8 @@ def _compared(
             "p_bootstrap": estimators.bootstrap_p(drawn),
             "rank_biserial": test.rank_biserial if test else None,
             "problems": sum(scores.problems(one) for one in in_mean),
+            "better": test.greater if test else None,
+            "worse": test.less if test else None,
             "zero_differences": scores.problems(dataset) - test.differing if test else None,
             "seeds": max(1, min(len(scores.cells[row, one].seeds) for one in in_mean)),
         }

@@ -1,4 +1,4 @@
-"""The one look of all figures: colours, type, axes, labels, and files that come out byte for byte the same.
+"""The one look of all figures (seaborn's "ticks" with changes), and files that come out byte for byte the same.
 
 A policy has one colour in every figure of an experiment, by its place in the configuration; the base model is
 dark grey and dashed. The palette is Okabe & Ito's (2008), chosen to be told apart with colour vision
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -41,7 +42,8 @@ _DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1)))
 _RC: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so figures are the same on every machine
     "font.size": 8,
-    "axes.titlesize": 9,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.spines.top": False,
@@ -59,6 +61,8 @@ _RC: Any = {
     "ytick.labelsize": 7,
     "xtick.major.size": 2.5,
     "ytick.major.size": 2.5,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
     "lines.linewidth": 1.4,
     "legend.frameon": False,
     "figure.dpi": 100,
@@ -93,30 +97,41 @@ def looks(rows: Sequence[str]) -> dict[str, Look]:
 @contextmanager
 def figure(width: float, height: float) -> Iterator[Figure]:
     """A figure in the shared style (inches). No global state is touched, and no display is needed."""
-    with mpl.rc_context(_RC):
+    with mpl.rc_context({**sns.axes_style("ticks"), **sns.plotting_context("paper"), **_RC}):
         yield Figure(figsize=(width, height))
 
 
-def labelled_panels(drawn: Figure, rows: int, columns: int, labels: Iterable[str], sharex: bool) -> NDArray[Any]:
-    """Panels of equal size [rows, columns] with room for line labels at the right of each."""
+def panels(drawn: Figure, rows: int, columns: int, labels: Iterable[str], tight: bool = False) -> NDArray[Any]:
+    """Panels of equal size [rows, columns] that share their x axis, with room for line labels right of the last column.
+
+    In a `tight` grid panels share the y axis, too, and stand close together.
+    """
     width, height = drawn.get_size_inches()
     room = 0.25 + 0.052 * max(map(len, labels))  # inches that the longest name takes at 6.5 points
-    ticks = 0.5
-    panel = (width - columns * (room + ticks)) / columns
+    bottom, top, ticks = 0.45, 0.3, 0.5
+    across, down = (0.12, 0.1) if tight else (0.45, 0.4)
+    panel = (width - ticks - room - (columns - 1) * across) / columns
+    tall = (height - bottom - top - (rows - 1) * down) / rows
     return drawn.subplots(
         rows,
         columns,
         squeeze=False,
-        sharex=sharex,
+        sharex=True,
+        sharey=tight,
         gridspec_kw={
             "left": ticks / width,
             "right": 1 - room / width,
-            "wspace": (room + ticks) / panel,
-            "bottom": 0.45 / height,
-            "top": 1 - 0.3 / height,
-            "hspace": 0.25,
+            "wspace": across / panel,
+            "bottom": bottom / height,
+            "top": 1 - top / height,
+            "hspace": down / tall,
         },
     )  # fmt: skip
+
+
+def name_row(ax: Axes, name: str, look: Look) -> None:
+    """A row's name in its colour, right of its last panel."""
+    ax.text(1.08, 0.5, name, transform=ax.transAxes, va="center", fontsize=6.5, color=look.text, weight="bold")
 
 
 def save(drawn: Figure, paths: Iterable[str]) -> None:
@@ -135,12 +150,17 @@ def save_note(text: str, paths: Iterable[str]) -> None:
         save(drawn, paths)
 
 
-def log2_axis(ax: Axes, ks: Sequence[int]) -> None:
-    """k on a base-2 logarithmic axis, ticked at every power shown."""
+def log2_axis(ax: Axes, ks: Sequence[int], sparse: bool = False) -> None:
+    """k on a base-2 logarithmic axis, ticked at every k shown, or `sparse`: at the first, middle and last."""
+    ticked = sorted({ks[0], ks[len(ks) // 2], ks[-1]}) if sparse else ks
     ax.set_xscale("log", base=2)
     ax.set_xlim(ks[0], ks[-1])
-    ax.set_xticks(ks, [str(k) for k in ks])
+    ax.set_xticks(ticked, [str(k) for k in ticked])
     ax.minorticks_off()
+    labels = ax.get_xticklabels()
+    if sparse and labels:  # neighbours in a tight grid: labels stay within their panel
+        labels[0].set_horizontalalignment("left")
+        labels[-1].set_horizontalalignment("right")
 
 
 def label_lines(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], looks: Mapping[str, Look]) -> None:

@@ -1,9 +1,9 @@
 """The paper's tables 1–14 from scores: CSV for machines, Markdown and LaTeX as in the paper.
 
-Each table is declared once in `specs`: its columns (dataset × quantity) and its rows. Best values are bold,
-second best underlined; a star marks a best value that is significantly better than the second (the paper's
-Wilcoxon signed-rank test on the problems' values, two-sided, here Holm-corrected over the datasets). Equal
-best values are all bold and never starred.
+Each table is declared once in `maxk.reporting.specs`: its columns (dataset × quantity) and its rows. Best values are
+bold, second best underlined; a star marks a best value that is significantly better than the second (the paper's
+Wilcoxon signed-rank test on the problems' values, two-sided, here Holm-corrected over the datasets). Equal best values
+are all bold and never starred. Footnotes give the tests that the stars come from.
 
     maxk table table2 table3 --config results/config.json      # results/table2.{csv,md,tex}, …
 """
@@ -17,80 +17,16 @@ from dataclasses import dataclass
 
 from maxk import files
 from maxk.config import Config
-from maxk.errors import UserError
-from maxk.paths import BASE
-from maxk.reporting import statistics
-from maxk.reporting.load import MEAN, Scores
+from maxk.estimators import SignedRank
+from maxk.reporting import pages, statistics
+from maxk.reporting.load import Scores
+from maxk.reporting.specs import MEAN, Column, Spec
 
 BEST, SECOND = 1, 2
+# Below so many problems that differ, Wilcoxon's two-sided p is 2/2⁵ at least.
+FEWEST_FOR_SIGNIFICANCE = 6
+WIDEST_UNSCALED = 5  # columns that fit a page in LaTeX
 SUFFIXES = ("csv", "md", "tex")
-# Table 4's rows: GRPO trained for more epochs and with more PPO iterations, where the config has them.
-LONGER_TRAINING = ("grpo", "grpo_4epochs", "grpo_3iterations", "grpo_3iterations_4epochs")
-
-
-@dataclass(frozen=True)
-class Column:
-    """Where a column's numbers come from: a dataset (or `mean`) and a quantity such as "max@128"."""
-
-    dataset: str
-    quantity: str
-    header: str
-
-
-@dataclass(frozen=True)
-class Spec:
-    """A table's declaration. `rows` None means every policy."""
-
-    name: str
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[str, ...] | None = None
-
-
-def specs(config: Config) -> dict[str, Spec]:
-    """All tables of an experiment by name, in the paper's order; two for each dataset from table 5 on."""
-    headline = f"max@{config.report.headline_k}"
-    both = (1, config.report.headline_k)
-    listed = [
-        Spec(
-            "table1",
-            "Binary against continuous reward: pass@k of the base model and of GRPO",
-            _per_dataset(config, [f"pass@{k}" for k in both]),
-            (BASE, "grpo", "grpo_binary"),
-        ),
-        Spec("table2", f"{headline} of all policies", _per_dataset(config, [headline])),
-        Spec("table3", "max@1 of all policies", _per_dataset(config, ["max@1"])),
-        Spec(
-            "table4",
-            f"max@1 and {headline} of GRPO with more epochs and PPO iterations",
-            _per_dataset(config, [f"max@{k}" for k in both]),
-            (BASE, *LONGER_TRAINING),
-        ),
-    ]
-    for dataset in config.evaluated:
-        for metric in ("pass", "max"):
-            columns = tuple(Column(dataset, q, q) for q in (f"{metric}@{k}" for k in config.report.ks))
-            title = f"{metric}@k on {dataset} for different values of k"
-            listed.append(Spec(f"table{len(listed) + 1}", title, columns))
-    return {spec.name: spec for spec in listed}
-
-
-def _per_dataset(config: Config, quantities: Sequence[str]) -> tuple[Column, ...]:
-    places = (*config.evaluated, MEAN)
-    if len(quantities) == 1:
-        return tuple(Column(place, quantities[0], place) for place in places)
-    return tuple(Column(place, q, f"{place} {q}") for place in places for q in quantities)
-
-
-def spec_of(config: Config, name: str) -> Spec:
-    """The declaration of a table. Raises UserError where the experiment has no such table."""
-    known = specs(config)
-    if name not in known:
-        raise UserError(
-            f"no table {name!r}; this experiment has table1 … table{len(known)} (two for each of its "
-            f"{len(config.evaluated)} evaluated datasets from table5 on)"
-        )
-    return known[name]
 
 
 # ------------------------------------------------------------------------------------------------------ table
@@ -117,13 +53,18 @@ def build(scores: Scores, config: Config, spec: Spec) -> Table:
     """The table of `spec`; rows that the experiment does not train are left out and named in a note."""
     wanted = scores.rows if spec.rows is None else spec.rows
     rows = [row for row in wanted if row in scores.labels]
-    significant = _significant(scores, config, spec, rows)
+    tests = _best_against_second(scores, spec, rows)
+    significant = {
+        place
+        for place, (test, p_holm) in tests.items()
+        if p_holm < 1 - config.report.confidence and test.rank_biserial > 0
+    }
     columns = [_column(scores, rows, column, significant) for column in spec.columns]
     return Table(
         spec=spec,
         labels={row: scores.labels[row] for row in rows},
         entries={row: [column[row] for column in columns] for row in rows},
-        notes=tuple(_notes(scores, config, spec, set(wanted) - set(rows))),
+        notes=tuple(_notes(scores, config, spec, tests, set(wanted) - set(rows))),
     )
 
 
@@ -143,18 +84,20 @@ def _column(scores: Scores, rows: Sequence[str], column: Column, significant: se
     }
 
 
-def _significant(scores: Scores, config: Config, spec: Spec, rows: Sequence[str]) -> set[tuple[str, str]]:
-    """(dataset, quantity) where the best row beats the second. Corrected over all datasets in any table."""
-    found = set()
+Tests = Mapping[tuple[str, str], tuple[SignedRank, float]]
+
+
+def _best_against_second(scores: Scores, spec: Spec, rows: Sequence[str]) -> Tests:
+    """By (dataset, quantity): the test and its p, corrected over all datasets whichever the table shows."""
+    found = {}
     for quantity in dict.fromkeys(column.quantity for column in spec.columns):
         pairs = statistics.best_and_second(scores, rows, quantity, scores.datasets)
-        for dataset, (test, p_holm) in statistics.signed_ranks(scores, pairs, quantity).items():
-            if p_holm < 1 - config.report.confidence and test.rank_biserial > 0:
-                found.add((dataset, quantity))
+        for dataset, one in statistics.signed_ranks(scores, pairs, quantity).items():
+            found[dataset, quantity] = one
     return found
 
 
-def _notes(scores: Scores, config: Config, spec: Spec, untrained: set[str]) -> Iterable[str]:
+def _notes(scores: Scores, config: Config, spec: Spec, tests: Tests, untrained: set[str]) -> Iterable[str]:
     datasets = list(dict.fromkeys(c.dataset for c in spec.columns if c.dataset != MEAN))
     problems = ", ".join(f"{dataset} {scores.problems(dataset)}" for dataset in datasets)
     seeds = ", ".join(str(seed) for seed in scores.seeds)
@@ -167,16 +110,35 @@ def _notes(scores: Scores, config: Config, spec: Spec, untrained: set[str]) -> I
         f"two-sided, Holm-corrected over {_count(len(scores.datasets), 'dataset')}, p < "
         f"{1 - config.report.confidence:g}. {config.report.confidence:.0%} intervals: statistics.csv."
     )
+    yield from _test_notes(scores, spec, tests)
     roles = {dataset: config.datasets[dataset].paper for dataset in datasets}
     if any(roles.values()):
         named = ", ".join(f"{dataset} = {paper}" for dataset, paper in roles.items() if paper)
         synthetic = " (generated tasks, not the benchmarks)" if _is_synthetic(config, datasets) else ""
         yield f"In the place of the paper's datasets: {named}{synthetic}."
     if untrained:
-        yield f"Not trained in this experiment: {', '.join(sorted(untrained))}."
+        yield f"No row, as this experiment does not train them: {', '.join(sorted(untrained))}."
     for note in scores.notes:
         if any(f" on {dataset}: " in note for dataset in datasets):
             yield f"{note}."
+
+
+def _test_notes(scores: Scores, spec: Spec, tests: Tests) -> Iterable[str]:
+    """The tests behind the stars, and where too few problems differ for any."""
+    shown = {column.header: (column.dataset, column.quantity) for column in spec.columns}
+    told = {header: (place[0], *tests[place]) for header, place in shown.items() if place in tests}
+    if told:
+        listed = "; ".join(
+            f"{header} p = {p_holm:.2g}, r = {test.rank_biserial:.2f}, {test.differing} of {scores.problems(dataset)}"
+            for header, (dataset, test, p_holm) in told.items()
+        )
+        yield (
+            f"Best against second (p after Holm, rank-biserial r, problems that differ; zero differences are "
+            f"dropped): {listed}."
+        )
+    few = [header for header, (_, test, _) in told.items() if test.differing < FEWEST_FOR_SIGNIFICANCE]
+    if few:
+        yield f"Fewer than {FEWEST_FOR_SIGNIFICANCE} problems differ, so p < 0.05 is out of reach: {', '.join(few)}."
 
 
 def _count(number: int, noun: str) -> str:
@@ -189,11 +151,11 @@ def _is_synthetic(config: Config, datasets: Iterable[str]) -> bool:
 
 # -------------------------------------------------------------------------------------------------- renderers
 def write(table: Table, config: Config) -> list[str]:
-    """Writes the CSV and its twins; returns the paths."""
+    """Writes the CSV, its twins and its page of the report; returns the paths."""
     paths = [config.layout.table(table.spec.name, suffix) for suffix in SUFFIXES]
     for path, render in zip(paths, (to_csv, to_markdown, to_latex), strict=True):
         files.write_text(path, render(table))
-    return paths
+    return [*paths, pages.write(config, table.spec.name, to_markdown(table))]
 
 
 def to_csv(table: Table) -> str:
@@ -218,13 +180,15 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A booktabs table; needs \\usepackage{booktabs}."""
+    """A booktabs table, scaled to the line where it is wide; needs \\usepackage{booktabs,graphicx}."""
     columns = table.spec.columns
+    wide = len(columns) > WIDEST_UNSCALED
     lines = [
         r"\begin{table}[t]",
         r"\centering",
         rf"\caption{{{_escape_latex(table.spec.title)}}}",
         rf"\label{{tab:{table.spec.name}}}",
+        *([r"\resizebox{\linewidth}{!}{%"] if wide else []),
         r"\begin{tabular}{l" + "r" * len(columns) + "}",
         r"\toprule",
         " & ".join(["Method", *(_escape_latex(column.header) for column in columns)]) + r" \\",
@@ -234,7 +198,8 @@ def to_latex(table: Table) -> str:
         cells = [_escape_latex(table.labels[row]), *map(_latex_entry, entries)]
         lines.append(" & ".join(cells) + r" \\")
     notes = " ".join(_escape_latex(note) for note in table.notes)
-    lines += [r"\bottomrule", r"\end{tabular}", "", rf"\par\smallskip\footnotesize {notes}", r"\end{table}"]
+    lines += [r"\bottomrule", r"\end{tabular}" + ("}" if wide else ""), ""]
+    lines += [rf"\par\smallskip\footnotesize {notes}", r"\end{table}"]
     return "\n".join(lines) + "\n"
 
 

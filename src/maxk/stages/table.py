@@ -1,9 +1,10 @@
-"""`maxk table NAME …`: the paper's tables from scores, as CSV with Markdown and LaTeX twins.
-
-Best, second best and significance are marked as in the paper (`maxk.reporting.tables`).
+"""`maxk table NAME …`: the paper's tables from scores, as CSV with Markdown and LaTeX twins, and what they rest on.
 
     maxk table table2 table3 --config results/config.json
     maxk table all --config results/config.json
+
+Beside the numbered tables (`maxk.reporting.tables`) there are `statistics` (intervals of every number, and paired
+tests: `maxk.reporting.statistics`) and `comparison` (beside the paper's numbers: `maxk.reporting.compare`).
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ from maxk import config as configuration
 
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("table", help="write tables from scores")
-    parser.add_argument("names", nargs="+", metavar="NAME", help="table1, table2, … or `all`")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="table1, table2, …, statistics, comparison or `all`")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk.reporting import publish, tables
+    from maxk.reporting import compare, publish, specs, statistics, tables
 
     config = configuration.load(args.config)
-    names = list(tables.specs(config)) if "all" in args.names else args.names
-    specs = [tables.spec_of(config, name) for name in names]  # an unknown name is told before any work
+    further = {"statistics": statistics.write, "comparison": compare.write}
+    names = [*specs.tables(config), *further] if "all" in args.names else args.names
+    numbered = [specs.table(config, name) for name in names if name not in further]  # unknown: told before any work
     publish(
         config,
         lambda scores, config: [
-            path for spec in specs for path in tables.write(tables.build(scores, config, spec), config)
+            *(path for spec in numbered for path in tables.write(tables.build(scores, config, spec), config)),
+            *(path for name in names if name in further for path in further[name](scores, config)),
         ],
     )

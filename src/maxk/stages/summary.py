@@ -1,0 +1,30 @@
+"""`maxk summary`: one page on a run, `summary.md`, and the report's pages of the summary and of the run.
+
+The page's findings are computed from the paired tests that `maxk table statistics` wrote (`maxk.reporting.summary`).
+
+    maxk summary --config results/config.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from maxk import config as configuration
+
+
+def register_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("summary", help="write one page on a run")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from maxk import tracking
+    from maxk.reporting import summary
+    from maxk.reporting.load import load
+
+    config = configuration.load(args.config)
+    paths = summary.write(load(config), config)
+    # What the experiment's page in MLflow shows first.
+    tracking.report(config, paths, note=Path(config.layout.summary).read_text(encoding="utf-8"))
