@@ -177,9 +177,15 @@ def _shown(findings: Findings) -> list[Outcome]:
 
 
 def _looks(findings: Findings) -> dict[str, style.Look]:
-    """By series: one colour for all policies of a series, that of the experiment's figures."""
-    series = dict.fromkeys(outcome.series for outcome in _shown(findings))
-    return style.looks([BASE, *series])
+    """By series: the colour that a policy of it has in the main figures, or one that none has there."""
+    members: dict[str, list[str]] = {}
+    for outcome in _shown(findings):
+        members.setdefault(outcome.series, []).append(outcome.policy)
+    shared = {
+        series: next((row for row in rows if row in findings.palette), series) for series, rows in members.items()
+    }
+    looks = style.looks(list(dict.fromkeys((BASE, *main, *shared.values()))))
+    return {BASE: looks[BASE], **{series: looks[row] for series, row in shared.items()}}
 
 
 def _interval(findings: Findings, policy: str, quantity: str) -> tuple[float, float, float]:

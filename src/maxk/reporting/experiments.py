@@ -56,6 +56,7 @@ class Findings:
     scores: Scores
     replicates: Replicates
     outcomes: tuple[Outcome, ...]
+    palette: tuple[str, ...]  # the policies of the main figures, whose colours are kept
 
     @property
     def headline(self) -> str:
@@ -94,7 +95,7 @@ def collect(name: str, config: Config) -> Findings:
         for row in view.objectives
     )
     replicates = statistics.resample(scores, view.report)
-    return Findings(view, name, experiment, scores, replicates, outcomes)
+    return Findings(view, name, experiment, scores, replicates, outcomes, tuple(config.objectives))
 
 
 def _parameters(config: Config, row: str) -> dict[str, Any]:
@@ -157,9 +158,10 @@ def matched_kl(findings: Findings) -> float | None:
 def trajectory(log: Mapping[str, Floats]) -> tuple[Floats, dict[str, Floats]]:
     """KL over training and max@k of the training groups by key: smoothed means over seeds, [generation batches].
 
-    The KL is made monotonic (its running maximum), so that every level is first reached once.
+    The KL is made monotonic (its running maximum), so that every level is first reached once. Means are over a quarter
+    of the run: groups are few, and best-of-n of a batch is noisy.
     """
-    means = {key: training_log.smooth(values.mean(axis=0)) for key, values in log.items()}
+    means = {key: training_log.smooth(values.mean(axis=0), share=1 / 4) for key, values in log.items()}
     return np.maximum.accumulate(means["kl"]), {key: means[key] for key in means if key.startswith("train_max@")}
 
 

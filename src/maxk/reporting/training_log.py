@@ -51,9 +51,9 @@ def _read_metrics(path: str) -> list[dict[str, Any]]:
         raise UserError(f"{path}: not one JSON object a line; train again") from None
 
 
-def smooth(values: Floats) -> Floats:
-    """Running mean over a twentieth of the run, shrinking at the ends."""
-    half = len(values) // 40
+def smooth(values: Floats, share: float = 1 / 20) -> Floats:
+    """Running mean over a share of the run, shrinking at the ends."""
+    half = int(len(values) * share / 2)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
     start, stop = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))
