@@ -63,7 +63,10 @@ def on_page_content(html: str, **_: Any) -> str:
 
 def _mathml(found: re.Match[str]) -> str:
     tex = unescape(found[2]).strip()[2:-2]  # \( … \) or \[ … \]
-    return convert(tex, display="block" if found[1] == "div" else "inline")
+    # A group, since latex2mathml puts an exponent after a binomial on its closing parenthesis alone.
+    tex = re.sub(r"\\binom\s*(\w|\{[^{}]*\})\s*(\w|\{[^{}]*\})", r"{\\binom{\1}{\2}}", tex)
+    mathml = convert(tex, display="block" if found[1] == "div" else "inline")
+    return mathml.replace("&#x029F5;", "&#x02216;")  # ∖: few fonts have the other set minus
 
 
 # ---- generated pages

@@ -276,7 +276,7 @@ def test_python_in_shell_blocks_compiles(block: Block) -> None:
 # ---- the how-tos
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_how_tos_can_be_followed(name: str, tmp_path: Path) -> None:
-    for part in ("src", "config", "workflow", "tests", "Snakefile", "pyproject.toml"):
+    for part in ("src", "config", "workflow", "tests", "Snakefile", "pyproject.toml", "environment.yml"):
         copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
         copy(ROOT / part, tmp_path / part)
     environment = {**ENVIRONMENT, "PYTHONPATH": str(tmp_path / "src"), "OMP_NUM_THREADS": "1"}
