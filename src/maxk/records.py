@@ -151,7 +151,7 @@ COLUMNS: Mapping[str, str] = {
     "completion": "what the policy wrote, without the token that ended it",
     "n_tokens": "tokens drawn, the one that ended it included",
     "finish_reason": "`stop` (end of sequence) or `length` (token limit)",
-    "entropy": "mean token entropy of the policy in nats (paper, Figure 2); null where the backend was not asked for it",
+    "entropy": "mean token entropy of the policy in nats (paper, Figure 2); null where the backend was not asked",
     "prompt": "what the policy read: statement, template and chat template",
     "extraction": "where the program stood in the completion: `fenced`, `unclosed`, `bare` or `none`",
     "statuses": "the status of every test, in the order of the tests",
