@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -125,7 +126,7 @@ def test_environment_yml_holds_the_pins_of_pyproject(root: Path) -> None:
 
 def test_dependencies_are_pinned_exactly(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    for requirement in [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]:
+    for requirement in chain(project["dependencies"], *project["optional-dependencies"].values()):
         assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9a-z.]*", requirement), requirement
 
 
