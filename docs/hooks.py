@@ -66,6 +66,7 @@ def _mathml(found: re.Match[str]) -> str:
     # A group, since latex2mathml puts an exponent after a binomial on its closing parenthesis alone.
     tex = re.sub(r"\\binom\s*(\w|\{[^{}]*\})\s*(\w|\{[^{}]*\})", r"{\\binom{\1}{\2}}", tex)
     mathml = convert(tex, display="block" if found[1] == "div" else "inline")
+    mathml = mathml.replace("<mi>log</mi>", '<mi>log</mi><mspace width="0.17em" />')  # as TeX spaces an operator
     return mathml.replace("&#x029F5;", "&#x02216;")  # ∖: few fonts have the other set minus
 
 

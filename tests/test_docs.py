@@ -247,6 +247,13 @@ def test_plans_and_helps_are_printed(
     assert capsys.readouterr().out
 
 
+def test_the_pocket_page_shows_what_its_command_prints() -> None:
+    order = [sys.executable, "-m", "maxk.data.pocket", "config/config.yaml"]
+    done = subprocess.run(order, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    [shown] = [b.text for b in BLOCKS if b.page == "docs/pocket.md" and b.text.startswith("pocket-contests/test/0000")]
+    assert shown.strip() == done.stdout.strip()
+
+
 # ---- Python
 def python_pages() -> list[str]:
     return sorted({block.page for block in BLOCKS if block.language == "python"} - set(FOLLOWED))
