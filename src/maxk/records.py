@@ -97,8 +97,6 @@ PROBLEM = pa.schema(
     ]
 )
 
-# `entropy` is the mean over the completion's tokens of the policy's token entropy, in nats (paper, Figure 2);
-# null where the backend was not asked for it. `finish_reason` is "stop" (end of sequence) or "length" (token limit).
 SAMPLE = pa.schema(
     [
         _required("problem_id", pa.string()),
@@ -123,7 +121,7 @@ VERDICT = pa.schema(
     ]
 )
 
-# One row a problem. `rewards` is sorted; `max_at_k` and `pass_at_k` are aligned with the `ks` of the provenance.
+# One row a problem.
 SCORE = pa.schema(
     [
         _required("problem_id", pa.string()),
@@ -137,3 +135,32 @@ SCORE = pa.schema(
         pa.field("entropies", pa.list_(pa.float32())),
     ]
 )
+
+# What every column means: a name means the same in every file.
+COLUMNS: Mapping[str, str] = {
+    "problem_id": "unique within its dataset",
+    "dataset": "key of `datasets` in the configuration",
+    "split": "`train` or `test`",
+    "statement": "the task in words, before the prompt's template",
+    "tests": "what a program reads from stdin and what it must print",
+    "time_limit_s": "CPU seconds a test; null: the configured limit",
+    "memory_limit_mb": "MiB; null: the configured limit",
+    "checker": "Python source of a program that judges answers where several are right",
+    "reference": "a program known to be right; never shown to a policy",
+    "sample_index": "0 … n − 1 within its problem",
+    "completion": "what the policy wrote, without the token that ended it",
+    "n_tokens": "tokens drawn, the one that ended it included",
+    "finish_reason": "`stop` (end of sequence) or `length` (token limit)",
+    "entropy": "mean token entropy of the policy in nats (paper, Figure 2); null where the backend was not asked",
+    "prompt": "what the policy read: statement, template and chat template",
+    "extraction": "where the program stood in the completion: `fenced`, `unclosed`, `bare` or `none`",
+    "statuses": "the status of every test, in the order of the tests",
+    "n": "samples",
+    "c": "samples that pass every test",
+    "rewards": "share of tests passed of every sample, sorted ascending",
+    "max_at_k": "for every k of the file's provenance (`ks`)",
+    "pass_at_k": "for every k of the file's provenance (`ks`)",
+    "mean_tokens": "mean of `n_tokens`",
+    "truncated": "share of samples that ended by `length`",
+    "entropies": "`entropy` of every sample, in their order; null where one has none",
+}

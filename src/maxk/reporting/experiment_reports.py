@@ -181,9 +181,8 @@ def _looks(findings: Findings) -> dict[str, style.Look]:
     members: dict[str, list[str]] = {}
     for outcome in _shown(findings):
         members.setdefault(outcome.series, []).append(outcome.policy)
-    shared = {
-        series: next((row for row in rows if row in findings.palette), series) for series, rows in members.items()
-    }
+    main = findings.palette
+    shared = {series: next((row for row in rows if row in main), series) for series, rows in members.items()}
     looks = style.looks(list(dict.fromkeys((BASE, *main, *shared.values()))))
     return {BASE: looks[BASE], **{series: looks[row] for series, row in shared.items()}}
 

@@ -1,0 +1,122 @@
+"""What MkDocs runs while it builds the site (`mkdocs build --strict`; `make docs`).
+
+The reference is generated from the code on every build, so it cannot fall behind: the configuration from the schema,
+the commands from argparse and the stages' docstrings, the files from `maxk.paths` and `maxk.records`, the Python API by
+mkdocstrings. Formulas become MathML, which browsers show without a script and without the network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import re
+from html import unescape
+from importlib import import_module
+from typing import Any
+
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from maxk import cli, records
+from maxk import config as configuration
+from maxk.paths import Layout
+
+PUBLIC = {
+    "Estimators and statistics": ["maxk.estimators"],
+    "Objectives": ["maxk.objectives", "maxk.objective_types", "maxk.surrogates"],
+    "The grader": [
+        "maxk.verification.Grader",
+        "maxk.verification.Limits",
+        "maxk.verification.Submission",
+        "maxk.verification.CheckerProgram",
+        "maxk.verification.Verdict",
+        "maxk.verification.Stats",
+        "maxk.verification.VerdictCache",
+        "maxk.verification.Extraction",
+        "maxk.verification.extract_program",
+        "maxk.verification.outputs_match",
+        "maxk.verification.SandboxUnavailable",
+    ],
+    "Rewards and scores": ["maxk.scoring"],
+    "Configuration": ["maxk.config.load", "maxk.config.parse", "maxk.config.overlay"],
+    "Files": ["maxk.files"],
+    "Datasets": ["maxk.data", "maxk.data.filters.Candidate", "maxk.data.filters.Funnel"],
+    "Sampling backends": ["maxk.sampling"],
+}
+
+
+# ---- events
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the generated pages."""
+    pages = {"configuration": configuration.reference, "commands": commands, "files": paths, "python": python}
+    for name, page in pages.items():
+        files.append(File.generated(config, f"reference/{name}.md", content=page()))
+    return files
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Puts MathML in the place of every formula that arithmatex found."""
+    return re.sub(r'<(span|div) class="arithmatex">(.*?)</\1>', _mathml, html, flags=re.DOTALL)
+
+
+def _mathml(found: re.Match[str]) -> str:
+    tex = unescape(found[2]).strip()[2:-2]  # \( … \) or \[ … \]
+    # A group, since latex2mathml puts an exponent after a binomial on its closing parenthesis alone.
+    tex = re.sub(r"\\binom\s*(\w|\{[^{}]*\})\s*(\w|\{[^{}]*\})", r"{\\binom{\1}{\2}}", tex)
+    mathml = convert(tex, display="block" if found[1] == "div" else "inline")
+    mathml = mathml.replace("<mi>log</mi>", '<mi>log</mi><mspace width="0.17em" />')  # as TeX spaces an operator
+    return mathml.replace("&#x029F5;", "&#x02216;")  # ∖: few fonts have the other set minus
+
+
+# ---- generated pages
+def commands() -> str:
+    """Every subcommand: what its module says, and its arguments as `--help` prints them."""
+    os.environ["COLUMNS"] = "100"  # argparse breaks its lines there
+    [stages] = [action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    page = ["# Command line", "", "Every stage of the pipeline is one subcommand, and one rule of the Snakefile.", ""]
+    for name, parser in stages.choices.items():
+        parser.description = None  # it is the module's docstring, which stands above it here
+        page += [f"## maxk {name}", "", _docstring(import_module(f"maxk.stages.{name}")), ""]
+        page += ["```text", parser.format_help().rstrip(), "```", ""]
+    return "\n".join(page)
+
+
+def paths() -> str:
+    """Every file under `results/`, and the columns of the tables among them."""
+    pattern = Layout("results")
+    page = ["# Files under `results/`", "", _docstring(import_module("maxk.paths")), ""]
+    page += ["An experiment whose `name` is not `default` writes to `results/{name}/` instead.", ""]
+    page += ["| file | what it holds |", "|---|---|"]
+    for name, member in vars(Layout).items():
+        if isinstance(member, property):
+            page.append(f"| `{getattr(pattern, name)}` | {_docstring(member.fget)} |")
+        elif inspect.isfunction(member) and not name.startswith("_"):
+            page.append(f"| `{_example(pattern, name)}` | {_docstring(member)} |")
+    page += ["", "## Columns", "", _docstring(records), ""]
+    for title in ("problem", "sample", "prompt", "verdict", "score"):
+        page += [f"### {title.capitalize()}s", "", "| column | type | meaning |", "|---|---|---|"]
+        for field in getattr(records, title.upper()):
+            type_ = str(field.type).replace(" not null", "") + (" or null" if field.nullable else "")
+            page.append(f"| `{field.name}` | `{type_}` | {records.COLUMNS[field.name]} |")
+        page.append("")
+    return "\n".join(page)
+
+
+def python() -> str:
+    """The public modules, for mkdocstrings."""
+    page = ["# Python", ""]
+    for title, objects in PUBLIC.items():
+        page += [f"## {title}", "", *(f"::: {name}\n" for name in objects)]
+    return "\n".join(page)
+
+
+def _example(layout: Layout, name: str) -> str:
+    """A path with its parameters as wildcards: results/data/{dataset}/problems.parquet."""
+    parameters = list(inspect.signature(getattr(layout, name)).parameters)
+    return str(getattr(layout, name)(*(f"{{{parameter}}}" for parameter in parameters)))
+
+
+def _docstring(documented: Any) -> str:
+    return inspect.cleandoc(documented.__doc__ or "")
