@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from struct import Struct
 
+from maxk.verification.confined.addresses import Addresses
 from maxk.verification.confined.confinement import CpuTimer, SeccompFilter, SystemCall
 
 EXIT_MEMORY = 251  # exit status of a child whose program ended by MemoryError
@@ -152,6 +153,8 @@ class SingleRun:
             random.seed()  # the generator's state is inherited
         attempt = Attempt(code, fresh_main())
         yield attempt
+        if sys.getrecursionlimit() < _RECURSION_LIMIT:  # what the interpreter does at its end is not the program's
+            sys.setrecursionlimit(_RECURSION_LIMIT)
         os._exit(self._finish(attempt))
 
     def _put_limits_on(self) -> None:
@@ -226,10 +229,12 @@ class SharedRuns:
     inputs: list[bytes]
     limits: Limits
     report_fd: int
+    addresses: Addresses
 
     def attempts(self) -> Iterator[Attempt]:
         limit(resource.RLIMIT_AS, self.limits.address_space, self.limits.address_space)
         _timer.start()
+        self.addresses.hide()
         used, charged = 0, 0  # CPU nanoseconds of the tests alone, without what tidying up between them takes
         imports = "import" in self.source
         for data in self.inputs:
@@ -240,12 +245,12 @@ class SharedRuns:
             limit(resource.RLIMIT_CPU, seconds, _INFINITY)
             _timer.set(self.limits.cpu_s + _TIMER_SLACK_S)
             self._fresh_streams(data)
-            sys.setrecursionlimit(_RECURSION_LIMIT)
             sys.set_int_max_str_digits(_DIGITS_LIMIT)
             if imports:
                 _clear_library_caches()
             attempt = Attempt(self.code, fresh_main())
             yield attempt
+            sys.setrecursionlimit(_RECURSION_LIMIT)  # first of all: what follows may need more than the program left
             outcome = self._outcome(attempt)
             spent = _cpu_ns() - started
             used += spent

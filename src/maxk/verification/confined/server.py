@@ -1,23 +1,11 @@
 """The fork server: receives jobs, forks a confined child for every run, reports how each ended.
 
-Executed by path in a clean interpreter, never imported: `python -s -S -B server.py CONTROL_FD`. It is trusted but
-confined itself, and never receives expected outputs. Outputs stay in memory files, which it passes on unread, so that
-no child forked later can find the output of an earlier program in the memory it inherits.
-
-A child leaves the server's functions by raising `_Child`, so that the program runs at the top of the stack, with the
-recursion depth plain Python would give it.
+Started by `__main__.py` in a clean interpreter. It is trusted but confined itself, and never receives expected outputs.
+Outputs stay in memory files, which it passes on unread, so that no child forked later can find the output of an earlier
+program in the memory it inherits.
 """
 
-# ruff: noqa: E402
 from __future__ import annotations
-
-import sys
-import types
-
-for _name in ("maxk", "maxk.verification", "maxk.verification.confined"):
-    _package = types.ModuleType(_name)  # so that this folder is importable without the packages above it
-    _package.__path__ = [sys.path[0]]
-    sys.modules[_name] = _package
 
 import _socket  # the C part alone: `socket` maps twenty more pieces of memory, which every fork would copy
 import atexit
@@ -28,10 +16,13 @@ import importlib
 import os
 import resource
 import signal
+import sys
 import threading
 import time
+import types
 from typing import Any
 
+from maxk.verification.confined.addresses import Addresses
 from maxk.verification.confined.confinement import (
     SeccompFilter,
     address_space_in_use,
@@ -82,7 +73,7 @@ _THREAD_STACK = 8 << 20  # what plain Python gives a thread; glibc would take th
 _THREADS_ADDRESS_SPACE = 512 << 20  # for stacks, which are mapped whole and mostly never touched
 
 
-class _Child(BaseException):
+class Child(BaseException):
     """Carries what the forked child is to run up to the top of the stack."""
 
     def __init__(self, runs: SingleRun | SharedRuns) -> None:
@@ -101,6 +92,7 @@ class Server:
             self._confine(settings)
         self.idle_address_space = address_space_in_use()
         self.idle_peak = self._idle_peak()
+        self.addresses = Addresses()
         self.filling: list[bytes] = []
 
     def _confine(self, settings: dict[str, Any]) -> None:
@@ -125,7 +117,7 @@ class Server:
         return os.wait4(pid, 0)[2].ru_maxrss * 1024
 
     def serve(self) -> None:
-        """Children leave by `_Child`."""
+        """Children leave by `Child`."""
         self.control.send(_READY)
         while True:
             packed = receive(self.control)
@@ -151,7 +143,7 @@ class Server:
         pid = fork()
         if pid == 0:
             self.confinement.enter(stdin, stdout)
-            raise _Child(SingleRun(job.code, job.source, job.limits, job.files, job.arguments))
+            raise Child(SingleRun(job.code, job.source, job.limits, job.files, job.arguments))
         os.close(stdin)
         _, death = self._wait(pid, job)
         batch.add(self._judge(job, death, os.fstat(stdout).st_size), stdout)
@@ -163,7 +155,7 @@ class Server:
         pid = fork()
         if pid == 0:
             self.confinement.enter(stdin, stdout, keep=writer)
-            raise _Child(SharedRuns(code, job.source, job.inputs, job.limits, writer))
+            raise Child(SharedRuns(code, job.source, job.inputs, job.limits, writer, self.addresses))
         os.close(writer)
         os.close(stdin)
         report, death = self._wait(pid, job, reader)
@@ -282,7 +274,8 @@ def _fill_holes() -> list[bytes]:
     return kept
 
 
-def _start() -> Server:
+def start() -> Server:
+    """A server for the parent at the other end of the control socket, whose descriptor is the first argument."""
     death_with_parent()()
     control = _socket.socket(fileno=int(sys.argv[1]))
     settings = receive(control)
@@ -296,17 +289,3 @@ def _start() -> Server:
     server.filling = _fill_holes()
     gc.freeze()
     return server
-
-
-_server = _start()
-try:
-    _server.serve()
-    os._exit(0)
-except _Child as _child:
-    _runs = _child.runs
-_attempt: Attempt
-for _attempt in _runs.attempts():
-    try:
-        exec(_attempt.code, _attempt.namespace)
-    except BaseException as _error:
-        _attempt.error = _error
