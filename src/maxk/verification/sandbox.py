@@ -42,6 +42,7 @@ _ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
+    "LD_BIND_NOW": "1",
     "PYTHONHASHSEED": "0",
     "LANG": "C.UTF-8",
 }

@@ -1,7 +1,7 @@
 """Starts a fork server; in each child it forks, runs programs: `python -s -S -B PATH/__main__.py CONTROL_FD`.
 
-A child leaves the server's functions by raising `Child`, so that a program runs at the top of the stack, with the
-recursion depth plain Python would give it.
+The server is a generator, which only yields in a child: so a program runs at the top of the stack, with the recursion
+depth plain Python would give it.
 """
 
 # ruff: noqa: E402
@@ -16,18 +16,12 @@ for _name in ("maxk", "maxk.verification", "maxk.verification.confined"):
     _package.__path__ = [sys.path[0]]
     sys.modules[_name] = _package
 
-from maxk.verification.confined.execution import Attempt
-from maxk.verification.confined.server import Child, start
+from maxk.verification.confined.server import start
 
-_server = start()
-try:
-    _server.serve()
-    os._exit(0)
-except Child as _child:
-    _runs = _child.runs
-_attempt: Attempt
-for _attempt in _runs.attempts():
-    try:
-        exec(_attempt.code, _attempt.namespace)
-    except BaseException as _error:
-        _attempt.error = _error
+for _runs in start().serve():
+    for _attempt in _runs.attempts():
+        try:
+            exec(_attempt.code, _attempt.namespace)
+        except BaseException as _error:
+            _attempt.error = _error
+os._exit(0)

@@ -26,7 +26,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from struct import Struct
 
-from maxk.verification.confined.addresses import Addresses
 from maxk.verification.confined.confinement import CpuTimer, SeccompFilter, SystemCall
 
 EXIT_MEMORY = 251  # exit status of a child whose program ended by MemoryError
@@ -70,11 +69,9 @@ class Confinement:
     child_filter: SeccompFilter | None = None
     signal_scope: SystemCall | None = None
 
-    def enter(self, stdin: int, stdout: int, keep: int = 2) -> None:
-        """In a new child: its descriptors and nothing else of the server's, then its restrictions."""
+    def enter(self, keep: int = 2) -> None:
+        """In a new child: its restrictions, standard streams and, beside them, no descriptor but `keep`."""
         self.die_with_parent()
-        os.dup2(stdin, 0)
-        os.dup2(stdout, 1)
         os.dup2(self.null, 2)
         if self.signal_scope is not None:
             self.signal_scope()
@@ -85,6 +82,7 @@ class Confinement:
         os.closerange(keep + 1, _ALL_DESCRIPTORS)
 
 
+_CACHING = re.compile(r"typing|\bre\b|fractions")  # modules whose functions keep what checked programs pass them
 _library_caches: list[functools._lru_cache_wrapper[object]] = []
 
 
@@ -100,11 +98,33 @@ def _clear_library_caches() -> None:
         cached.cache_clear()
 
 
-def fresh_main() -> dict[str, object]:
+def _fresh_main() -> types.ModuleType:
     main = types.ModuleType("__main__")
     main.__dict__.update(__builtins__=builtins, __file__="main.py", __annotations__={})
-    sys.modules["__main__"] = main
-    return main.__dict__
+    return main
+
+
+class Stage:
+    """What one execution in a shared process finds: a `__main__` and standard streams, all of them new.
+
+    Some are made in the server: what every child makes anew costs it page faults.
+    """
+
+    def __init__(self) -> None:
+        self._main = _fresh_main()
+        self._data = io.BytesIO()
+        self._data.name = 0  # type: ignore[attr-defined]  # as of a stream over descriptor 0
+        self._stdin = text(io.BufferedReader(self._data, 4096))  # type: ignore[arg-type]  # as over a descriptor
+        self._stdout = text(open(1, "wb", closefd=False))  # noqa: SIM115
+        self._stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115
+
+    def enter(self, stdin: bytes) -> dict[str, object]:
+        """Makes it the interpreter's; returns the globals to execute in."""
+        self._data.write(stdin)
+        self._data.seek(0)
+        sys.stdin, sys.stdout, sys.stderr = self._stdin, self._stdout, self._stderr
+        sys.modules["__main__"] = self._main
+        return self._main.__dict__
 
 
 _CEILINGS = {
@@ -151,7 +171,8 @@ class SingleRun:
             _offer_files(self.files)
         if "random" in self.source:
             random.seed()  # the generator's state is inherited
-        attempt = Attempt(code, fresh_main())
+        main = sys.modules["__main__"] = _fresh_main()
+        attempt = Attempt(code, main.__dict__)
         yield attempt
         if sys.getrecursionlimit() < _RECURSION_LIMIT:  # what the interpreter does at its end is not the program's
             sys.setrecursionlimit(_RECURSION_LIMIT)
@@ -229,14 +250,13 @@ class SharedRuns:
     inputs: list[bytes]
     limits: Limits
     report_fd: int
-    addresses: Addresses
+    stages: list[Stage]
 
     def attempts(self) -> Iterator[Attempt]:
         limit(resource.RLIMIT_AS, self.limits.address_space, self.limits.address_space)
         _timer.start()
-        self.addresses.hide()
         used, charged = 0, 0  # CPU nanoseconds of the tests alone, without what tidying up between them takes
-        imports = "import" in self.source
+        caching = _CACHING.search(self.source) is not None
         for data in self.inputs:
             offset = os.lseek(1, 0, os.SEEK_END)
             limit(resource.RLIMIT_FSIZE, offset + self.limits.output_bytes + 1, _INFINITY)
@@ -244,11 +264,9 @@ class SharedRuns:
             seconds = started // 10**9 + 1 + math.ceil(_BACKSTOP * self.limits.cpu_s)
             limit(resource.RLIMIT_CPU, seconds, _INFINITY)
             _timer.set(self.limits.cpu_s + _TIMER_SLACK_S)
-            self._fresh_streams(data)
             sys.set_int_max_str_digits(_DIGITS_LIMIT)
-            if imports:
-                _clear_library_caches()
-            attempt = Attempt(self.code, fresh_main())
+            stage = self.stages.pop() if self.stages else Stage()
+            attempt = Attempt(self.code, stage.enter(data))
             yield attempt
             sys.setrecursionlimit(_RECURSION_LIMIT)  # first of all: what follows may need more than the program left
             outcome = self._outcome(attempt)
@@ -260,15 +278,10 @@ class SharedRuns:
             if outcome == ABNORMAL or charged >= self.limits.total_cpu_s * 1e9:
                 break
             attempt.namespace.clear()  # its cycles must not weigh on the next test's memory and time
+            if caching:
+                _clear_library_caches()
             gc.collect()
         os._exit(0)
-
-    def _fresh_streams(self, data: bytes) -> None:
-        raw = io.BytesIO(data)
-        raw.name = 0  # as of a stream over descriptor 0
-        sys.stdin = text(io.BufferedReader(raw, 4096))  # as over a descriptor
-        sys.stdout = text(open(1, "wb", closefd=False))  # noqa: SIM115
-        sys.stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115
 
     def _outcome(self, attempt: Attempt) -> int:
         error, attempt.error = attempt.error, None

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from maxk.verification.confined.addresses import Addresses
@@ -40,10 +41,10 @@ from maxk.verification.confined.execution import (
     EXIT_MEMORY,
     FAILED,
     RECORD,
-    Attempt,
     Confinement,
     SharedRuns,
     SingleRun,
+    Stage,
     find_library_caches,
     text,
 )
@@ -64,20 +65,16 @@ from maxk.verification.confined.results import (
     receive,
 )
 
+Runs = SingleRun | SharedRuns
+
 _READY = b"ready"
+_STAGES = 16  # for the first tests of a shared process; more are made there
 _CHILD_SIGNAL = (signal.SIGCHLD,)
 _FRESH_BYTES = 4096  # neighbours for so long can only be in fresh memory
 _OPEN_FILES = 128
 _CPU_SIGNALS = (signal.SIGPROF, signal.SIGXCPU)
 _THREAD_STACK = 8 << 20  # what plain Python gives a thread; glibc would take the main stack's limit
 _THREADS_ADDRESS_SPACE = 512 << 20  # for stacks, which are mapped whole and mostly never touched
-
-
-class Child(BaseException):
-    """Carries what the forked child is to run up to the top of the stack."""
-
-    def __init__(self, runs: SingleRun | SharedRuns) -> None:
-        self.runs = runs
 
 
 class Server:
@@ -93,6 +90,7 @@ class Server:
         self.idle_address_space = address_space_in_use()
         self.idle_peak = self._idle_peak()
         self.addresses = Addresses()
+        self.stages = [Stage() for _ in range(_STAGES)]
         self.filling: list[bytes] = []
 
     def _confine(self, settings: dict[str, Any]) -> None:
@@ -116,48 +114,44 @@ class Server:
             os._exit(0)
         return os.wait4(pid, 0)[2].ru_maxrss * 1024
 
-    def serve(self) -> None:
-        """Children leave by `Child`."""
+    def serve(self) -> Iterator[Runs]:
+        """Yields in children only: what the child is to run. It comes to the top of the stack and never back."""
         self.control.send(_READY)
-        while True:
-            packed = receive(self.control)
-            if packed is None:
-                return
-            self._run(Job(packed))
+        while (packed := receive(self.control)) is not None:
+            yield from self._run(Job(packed))
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: Job) -> Iterator[Runs]:
         job.limits.address_space = self.idle_address_space + job.memory_bytes + _THREADS_ADDRESS_SPACE
         batch = Batch(self.control, job)
         if job.shared and job.code is not None:
-            self._shared(job, job.code, batch)
+            yield from self._shared(job, job.code, batch)
         while batch.left:
             if batch.exhausted:
                 batch.add_rest(Result(UNTESTED))
             else:
-                self._single(job, batch)
+                yield from self._single(job, batch)
 
-    def _single(self, job: Job, batch: Batch) -> None:
-        stdin, stdout = memory_file(job.inputs[batch.next]), memory_file()
+    def _single(self, job: Job, batch: Batch) -> Iterator[Runs]:
+        stdout = _standard_files(job.inputs[batch.next])
         # Children share the open file behind stderr; what one did to its flags must not reach the next.
         fcntl.fcntl(self.confinement.null, fcntl.F_SETFL, self.null_flags)
         pid = fork()
         if pid == 0:
-            self.confinement.enter(stdin, stdout)
-            raise Child(SingleRun(job.code, job.source, job.limits, job.files, job.arguments))
-        os.close(stdin)
+            self.confinement.enter()
+            yield SingleRun(job.code, job.source, job.limits, job.files, job.arguments)
         _, death = self._wait(pid, job)
         batch.add(self._judge(job, death, os.fstat(stdout).st_size), stdout)
 
-    def _shared(self, job: Job, code: types.CodeType, batch: Batch) -> None:
+    def _shared(self, job: Job, code: types.CodeType, batch: Batch) -> Iterator[Runs]:
         """All inputs in one child; what does not end in order there is left to children of its own."""
-        stdin, stdout = memory_file(), memory_file()
+        stdout = _standard_files()
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # it holds all records, so nobody need read meanwhile
         pid = fork()
         if pid == 0:
-            self.confinement.enter(stdin, stdout, keep=writer)
-            raise Child(SharedRuns(code, job.source, job.inputs, job.limits, writer, self.addresses))
+            self.addresses.hide()
+            self.confinement.enter(keep=writer)
+            yield SharedRuns(code, job.source, job.inputs, job.limits, writer, self.stages)
         os.close(writer)
-        os.close(stdin)
         report, death = self._wait(pid, job, reader)
         os.close(reader)
         batch.add_shared(self._shared_results(job, report, death), stdout)
@@ -228,6 +222,15 @@ class Server:
         return results
 
 
+def _standard_files(stdin: bytes = b"") -> int:
+    """Puts new memory files at descriptors 0 and 1, for the next child to inherit; returns another one of stdout."""
+    source, stdout = memory_file(stdin), memory_file()
+    os.dup2(source, 0)
+    os.dup2(stdout, 1)
+    os.close(source)
+    return stdout
+
+
 def _drain(reader: int) -> bytes:
     """What is in a pipe now."""
     try:
@@ -246,8 +249,7 @@ def _prepare_interpreter(preload: list[str], paths: list[str]) -> None:
             continue  # not in this Python; a program importing it fails as it would anywhere
     find_library_caches()
     vars(builtins).update(exit=sys.exit, quit=sys.exit)
-    os.dup2(memory_file(), 0)
-    os.dup2(memory_file(), 1)
+    os.close(_standard_files())
     sys.stdin, sys.stdout = text(open(0, "rb")), text(open(1, "wb"))  # noqa: SIM115
     vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
