@@ -98,33 +98,19 @@ def _clear_library_caches() -> None:
         cached.cache_clear()
 
 
-def _fresh_main() -> types.ModuleType:
+def _fresh_main() -> dict[str, object]:
     main = types.ModuleType("__main__")
     main.__dict__.update(__builtins__=builtins, __file__="main.py", __annotations__={})
-    return main
+    sys.modules["__main__"] = main
+    return main.__dict__
 
 
-class Stage:
-    """What one execution in a shared process finds: a `__main__` and standard streams, all of them new.
-
-    Some are made in the server: what every child makes anew costs it page faults.
-    """
-
-    def __init__(self) -> None:
-        self._main = _fresh_main()
-        self._data = io.BytesIO()
-        self._data.name = 0  # type: ignore[attr-defined]  # as of a stream over descriptor 0
-        self._stdin = text(io.BufferedReader(self._data, 4096))  # type: ignore[arg-type]  # as over a descriptor
-        self._stdout = text(open(1, "wb", closefd=False))  # noqa: SIM115
-        self._stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115
-
-    def enter(self, stdin: bytes) -> dict[str, object]:
-        """Makes it the interpreter's; returns the globals to execute in."""
-        self._data.write(stdin)
-        self._data.seek(0)
-        sys.stdin, sys.stdout, sys.stderr = self._stdin, self._stdout, self._stderr
-        sys.modules["__main__"] = self._main
-        return self._main.__dict__
+def _fresh_streams(stdin: bytes) -> None:
+    raw = io.BytesIO(stdin)
+    raw.name = 0  # type: ignore[attr-defined]  # as of a stream over descriptor 0
+    sys.stdin = text(io.BufferedReader(raw, 4096))  # type: ignore[arg-type]  # as over a descriptor
+    sys.stdout = text(open(1, "wb", closefd=False))  # noqa: SIM115
+    sys.stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115
 
 
 _CEILINGS = {
@@ -171,8 +157,7 @@ class SingleRun:
             _offer_files(self.files)
         if "random" in self.source:
             random.seed()  # the generator's state is inherited
-        main = sys.modules["__main__"] = _fresh_main()
-        attempt = Attempt(code, main.__dict__)
+        attempt = Attempt(code, _fresh_main())
         yield attempt
         if sys.getrecursionlimit() < _RECURSION_LIMIT:  # what the interpreter does at its end is not the program's
             sys.setrecursionlimit(_RECURSION_LIMIT)
@@ -250,7 +235,6 @@ class SharedRuns:
     inputs: list[bytes]
     limits: Limits
     report_fd: int
-    stages: list[Stage]
 
     def attempts(self) -> Iterator[Attempt]:
         limit(resource.RLIMIT_AS, self.limits.address_space, self.limits.address_space)
@@ -265,8 +249,8 @@ class SharedRuns:
             limit(resource.RLIMIT_CPU, seconds, _INFINITY)
             _timer.set(self.limits.cpu_s + _TIMER_SLACK_S)
             sys.set_int_max_str_digits(_DIGITS_LIMIT)
-            stage = self.stages.pop() if self.stages else Stage()
-            attempt = Attempt(self.code, stage.enter(data))
+            _fresh_streams(data)
+            attempt = Attempt(self.code, _fresh_main())
             yield attempt
             sys.setrecursionlimit(_RECURSION_LIMIT)  # first of all: what follows may need more than the program left
             outcome = self._outcome(attempt)

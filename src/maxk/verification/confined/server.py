@@ -44,7 +44,6 @@ from maxk.verification.confined.execution import (
     Confinement,
     SharedRuns,
     SingleRun,
-    Stage,
     find_library_caches,
     text,
 )
@@ -68,7 +67,6 @@ from maxk.verification.confined.results import (
 Runs = SingleRun | SharedRuns
 
 _READY = b"ready"
-_STAGES = 16  # for the first tests of a shared process; more are made there
 _CHILD_SIGNAL = (signal.SIGCHLD,)
 _FRESH_BYTES = 4096  # neighbours for so long can only be in fresh memory
 _OPEN_FILES = 128
@@ -90,7 +88,6 @@ class Server:
         self.idle_address_space = address_space_in_use()
         self.idle_peak = self._idle_peak()
         self.addresses = Addresses()
-        self.stages = [Stage() for _ in range(_STAGES)]
         self.filling: list[bytes] = []
 
     def _confine(self, settings: dict[str, Any]) -> None:
@@ -150,7 +147,7 @@ class Server:
         if pid == 0:
             self.addresses.hide()
             self.confinement.enter(keep=writer)
-            yield SharedRuns(code, job.source, job.inputs, job.limits, writer, self.stages)
+            yield SharedRuns(code, job.source, job.inputs, job.limits, writer)
         os.close(writer)
         report, death = self._wait(pid, job, reader)
         os.close(reader)
