@@ -35,14 +35,17 @@ def _slot(kind: type, index: int) -> ctypes.c_void_p:
 
 
 def _types() -> list[type]:
-    """Types of those modules made in C, and exceptions; their other classes have hashes and texts of their own."""
+    """Types of those modules made in C, and exceptions; their other classes have hashes and texts of their own.
+
+    Plain objects are only sentinels of the library, made before any program.
+    """
     found, left = {object}, [object]
     while left:
         new = set(type.__subclasses__(left.pop())) - found
         found |= new
         left += new
     found = {kind for kind in found if kind.__module__ in _MODULES and not issubclass(kind, (*_CONSTANT, Warning))}
-    return [kind for kind in found if _made_in_c(kind) or issubclass(kind, BaseException)]
+    return [kind for kind in found - {object} if _made_in_c(kind) or issubclass(kind, BaseException)]
 
 
 def _made_in_c(kind: type) -> bool:
