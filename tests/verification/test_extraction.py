@@ -16,8 +16,11 @@ F = "```"
 
 @pytest.mark.parametrize(
     "tag",
-    ["python", "py", "Python", "python3", "", "python  ", "PY", " python", 'python title="a.py"', "{.python}"]
-    + ["python3.11", "python-3.11", "Python 3.11", "py3.8", "pypy3.10", "ipython3", "python:main.py", "python,linenos"],
+    [
+        *["python", "py", "Python", "python3", "", "python  ", "PY", " python", 'python title="a.py"', "{.python}"],
+        *["python3.11", "python-3.11", "Python 3.11", "py3.8", "pypy3.10", "ipython3", "python:main.py"],
+        "python,linenos",
+    ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_tags_and_line_ends(tag: str, end: str) -> None:
@@ -138,7 +141,9 @@ def test_tags_that_a_program_prints_are_its_own(line: str) -> None:
     assert extract_program(code) == (code, "bare")
 
 
-@pytest.mark.parametrize("text", ["~" * 50_000 + "`", "`" * 3 + "a" * 200_000 + "`", " " * 100_000 + "~~~`", "> " * 100_000])
+@pytest.mark.parametrize(
+    "text", ["~" * 50_000 + "`", "`" * 3 + "a" * 200_000 + "`", " " * 100_000 + "~~~`", "> " * 100_000]
+)
 def test_hostile_fence_lines_cost_no_backtracking(text: str) -> None:
     """These took minutes; the test is that they end at all within the suite's patience."""
     assert extract_program(text).program is None

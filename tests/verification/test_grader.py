@@ -273,7 +273,7 @@ def load(fold: int) -> Iterator[None]:
 
 
 def test_cpu_decides_not_load() -> None:
-    """The same verdicts with and without six-fold load: of honest programs, of every status, and near the time limit."""
+    """The same verdicts with and without six-fold load: honest programs, every status, and near the time limit."""
     burn = "import time\nwhile time.process_time() < {}: pass\nprint(input())"
     sources = [burn.format(seconds) for seconds in (0.2, 0.3, 0.4, 0.9, 2.0)]
     sources += ["1/0", "while True: pass", "import os\nos.fork()", "x = [0] * 10**9", "print('x' * 10**6)", "def"]

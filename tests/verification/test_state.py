@@ -1,4 +1,4 @@
-"""No program carries anything from one test to the next: each is refused a shared process, or cannot tell it from none."""
+"""No program carries anything from one test to the next: it is refused a shared process, or cannot tell it from none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADMITTED = {name for name, source in PROGRAMS if purity.is_state_free(ast.parse(
 
 
 @pytest.fixture(scope="module")
-def happened() -> Iterator[dict[str, Any]]:
+def happened() -> dict[str, Any]:
     """By mode: statuses and outputs of every program; and who got a result from a process that ran several tests."""
     found: dict[str, Any] = {"shared": set()}
     runs = Server._runs
@@ -49,7 +49,7 @@ def happened() -> Iterator[dict[str, Any]]:
             found[mode] = {
                 name: (verdict.statuses, outputs[name]) for name, verdict in zip(NAMES, verdicts, strict=True)
             }
-    yield found
+    return found
 
 
 def test_there_are_many_of_both_kinds() -> None:

@@ -5,11 +5,10 @@ The rule, on bytes as written by the program:
 1. The output must be UTF-8. CRLF counts as LF; white space at the end of a line and blank lines at the end do not
    count. Equal texts pass.
 2. Otherwise both must have the same number of white-space separated tokens, and each pair must match: equal strings; or
-   both finite decimal numbers, equal exactly (`Decimal`, so large integers are exact, `1.50` is `1.5` and `007` is `7`);
-   or, only where the expected token has a `.` or an exponent, within 1e-6 absolutely or relatively.
+   both finite decimal numbers, equal exactly (`Decimal`: large integers are exact, `1.50` is `1.5`, `007` is `7`); or,
+   only where the expected token has a `.` or an exponent, within 1e-6 absolutely or relatively.
 
-White space is space, tab, LF, CR, FF and VT. Other characters that Unicode, and Python's `str.split`, call separators
-(no-break space, NEL, U+001C to U+001F, U+2028, …) are part of a token: a judge that reads bytes sees them. `nan`, `inf`,
+White space is space, tab, LF, CR, FF and VT. Other separators of Unicode and of Python's `str.split` (no-break space, NEL, U+001C to U+001F, U+2028, …) are part of a token: a judge that reads bytes sees them. `nan`, `inf`,
 `True` are words.
 
 `strict_lines=True` is LiveCodeBench's rule: the same number of lines, each equal after stripping or equal as a list of

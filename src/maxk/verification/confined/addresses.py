@@ -69,7 +69,9 @@ def _check_layout() -> None:
         def __hash__(self) -> int:
             return 0
 
-    own = [[_slot(kind, index).value != _slot(object, index).value for index in (_REPR, _HASH)] for kind in (Shown, Hashed)]
+    own = [
+        [_slot(kind, index).value != _slot(object, index).value for index in (_REPR, _HASH)] for kind in (Shown, Hashed)
+    ]
     if own != [[True, False], [False, True]]:
         raise OSError("the types of this Python are not laid out as those of CPython are known to be")
 
@@ -86,7 +88,7 @@ class Addresses:
         abort = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
         file = os.memfd_create("addresses", os.MFD_CLOEXEC)
         os.write(file, struct.pack(f"{len(slots)}P", *[abort] * len(slots)))
-        pieces = (self._Piece * len(slots))(*[(ctypes.addressof(slot), ctypes.sizeof(slot)) for slot in slots])
+        pieces = (self._Piece * len(slots))(*[self._Piece(ctypes.addressof(s), ctypes.sizeof(s)) for s in slots])
         self._scatter = SystemCall(_SYS_PREADV[os.uname().machine], file, pieces, len(slots), 0, 0)
 
     def hide(self) -> None:

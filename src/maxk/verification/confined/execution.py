@@ -107,8 +107,8 @@ def _fresh_main() -> dict[str, object]:
 
 def _fresh_streams(stdin: bytes) -> None:
     raw = io.BytesIO(stdin)
-    raw.name = 0  # type: ignore[attr-defined]  # as of a stream over descriptor 0
-    sys.stdin = text(io.BufferedReader(raw, 4096))  # type: ignore[arg-type]  # as over a descriptor
+    raw.name = 0  # as of a stream over descriptor 0
+    sys.stdin = text(io.BufferedReader(raw, 4096))  # as over a descriptor
     sys.stdout = text(open(1, "wb", closefd=False))  # noqa: SIM115
     sys.stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115
 
