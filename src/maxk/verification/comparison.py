@@ -8,8 +8,9 @@ The rule, on bytes as written by the program:
    both finite decimal numbers, equal exactly (`Decimal`: large integers are exact, `1.50` is `1.5`, `007` is `7`); or,
    only where the expected token has a `.` or an exponent, within 1e-6 absolutely or relatively.
 
-White space is space, tab, LF, CR, FF and VT. Other separators of Unicode and of Python's `str.split` (no-break space, NEL, U+001C to U+001F, U+2028, …) are part of a token: a judge that reads bytes sees them. `nan`, `inf`,
-`True` are words.
+White space is space, tab, LF, CR, FF and VT. Other separators of Unicode and of Python's `str.split` (no-break space,
+NEL, U+001C to U+001F, U+2028, …) are part of a token: a judge that reads bytes sees them. `nan`, `inf`, `True` are
+words.
 
 `strict_lines=True` is LiveCodeBench's rule: the same number of lines, each equal after stripping or equal as a list of
 Decimals (LiveCodeBench, lcb_runner/evaluation/testing_util.py).

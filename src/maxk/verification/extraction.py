@@ -6,8 +6,9 @@ Rules, in order:
    leaves nothing.
 2. Fenced blocks (three or more backticks or tildes, any indentation, CRLF or LF) whose tag is empty or names Python
    (`py`, `python3.11`, `pypy3`, `python:main.py`, …) are candidates; blocks in another language are not. The text
-   before a fence that closes but never opened is one too (the prompt may have opened it), and so is an unclosed last block. A
-   block in a quotation (`> ```python`) loses its quotation marks and, as in CommonMark, ends with the quotation.
+   before a fence that closes but never opened is one too (the prompt may have opened it), and so is an unclosed last
+   block. A block in a quotation (`> ```python`) loses its quotation marks and, as in CommonMark, ends with the
+   quotation.
 3. Of the candidates that parse: the last that both reads input and prints, else the last that reads, else the last that
    prints, else the longest. So a usage example or a sample output after the solution does not replace it. If none
    parses, the longest candidate is the program, and its verdict says so (`runtime_error`).

@@ -341,7 +341,7 @@ class _Grading:
                         self._send(server, queue.popleft())
 
     def _rerun(self) -> None:
-        """Reruns have nothing beside them but one another, each with a core of its own: they at most double the time."""
+        """Reruns have nothing beside them but one another, each with its own core: they at most double the time."""
         free = min(self.grader.workers, len(os.sched_getaffinity(0))) - len(self._busy())
         for _ in range(min(free, len(self.alone))):
             job = self.alone.popleft()
