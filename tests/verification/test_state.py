@@ -1,4 +1,4 @@
-"""No program carries anything from one test to the next: it is refused a shared process or cannot tell that it has one."""
+"""No program carries anything from one test to the next: it gets no shared process or cannot tell that it has one."""
 
 from __future__ import annotations
 
