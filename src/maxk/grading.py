@@ -23,7 +23,7 @@ def grader(config: Config) -> Grader:
     cache = Path(config.layout.verdict_cache(platform.node()))
     cache.parent.mkdir(parents=True, exist_ok=True)
     chosen = config.verification
-    return Grader(limits(config), chosen.workers, chosen.sandbox, cache=VerdictCache(cache))
+    return Grader(limits(config), chosen.workers, chosen.sandbox, chosen.mode, VerdictCache(cache))
 
 
 def submission(program: str | None, problem: Problem, configured: Limits) -> Submission:

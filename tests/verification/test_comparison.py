@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import tracemalloc
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxk.verification import outputs_match
@@ -26,6 +28,8 @@ SAME = [
     (b"100000", "1e5"),
     (b"-0.0", "0.0"),
     (b"007", "7"),
+    (b"7", "007"),
+    (b"-007.50", "-7.5"),
     (b"+5", "5"),
     (b"nan", "nan"),
     (b"inf -inf", "inf -inf"),
@@ -58,6 +62,8 @@ DIFFERENT = [
     ("a\u00a0b".encode(), "a b"),
     (b"\xff\xfe", "\ufffd"),
     (b"\x00", ""),
+    (b"0b11", "3"),
+    (b"007a", "7a"),
     (b"1.0.0", "1.0"),
     (b"--1", "1"),
 ]
@@ -125,3 +131,44 @@ def test_tolerance_is_a_millionth(value: Decimal, share: float) -> None:
 def test_white_space_between_tokens_does_not_count(tokens: list[str], random: object) -> None:
     spaced = "".join(token + random.choice([" ", "  ", "\n", "\t", " \r\n"]) for token in tokens)  # type: ignore[attr-defined]
     assert outputs_match(spaced.encode(), " ".join(tokens))
+
+
+UNICODE_SPACE = [c for c in map(chr, range(0x110000)) if c.isspace() and c not in " \t\n\r\f\v"]
+
+
+def test_only_ascii_white_space_parts_tokens() -> None:
+    """`str.split` knows 23 more characters, some of them ASCII (U+001C to U+001F)."""
+    assert {"\x1c", "\x1d", "\x1e", "\x1f", "\x85", "\xa0", "\u2028", "\u3000"} <= set(UNICODE_SPACE)
+    for c in UNICODE_SPACE:
+        assert not outputs_match(f"a{c}b".encode(), "a b")
+        assert not outputs_match(b"a b", f"a{c}b")
+        assert not outputs_match(f"a{c}".encode(), "a")
+        assert not outputs_match(f"a\n{c}\n".encode(), "a")
+        assert outputs_match(f"a{c}b \n".encode(), f"a{c}b")
+    for c in " \t\n\r\f\v":
+        assert outputs_match(f"a{c}b{c}".encode(), "a b")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("same", [False, True])
+def test_long_outputs_are_compared_in_flat_memory(same: bool, strict: bool) -> None:
+    """Tokens as Python objects are 15 times the text."""
+    expected = "".join(f"{n}\n" for n in range(1000)) * 300
+    data = (expected.replace("999\n", "999.0\n") + " \n" + ("" if same else "1\n")).encode()
+    tracemalloc.start()
+    try:
+        assert outputs_match(data, expected, strict) is same
+        assert tracemalloc.get_traced_memory()[1] < 5 * len(data)
+    finally:
+        tracemalloc.stop()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_pieces_do_not_cut_tokens(seed: int, longer: bool) -> None:
+    """Tokens and gaps of many lengths, over the bounds of the pieces that texts are walked in."""
+    dice = random.Random(seed)
+    tokens = ["7" * dice.choice([1, 3, 999, 70_000]) for _ in range(60)]
+    spaced = "".join(token + dice.choice(" \n\t") * dice.choice([1, 2, 66_000]) for token in tokens)
+    expected = " ".join(tokens + ["7"] * longer)
+    assert outputs_match(spaced.encode(), expected) is not longer

@@ -15,7 +15,12 @@ F = "```"
 
 
 @pytest.mark.parametrize(
-    "tag", ["python", "py", "Python", "python3", "", "python  ", "PY", " python", 'python title="a.py"']
+    "tag",
+    [
+        *["python", "py", "Python", "python3", "", "python  ", "PY", " python", 'python title="a.py"', "{.python}"],
+        *["python3.11", "python-3.11", "Python 3.11", "py3.8", "pypy3.10", "ipython3", "python:main.py"],
+        "python,linenos",
+    ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_tags_and_line_ends(tag: str, end: str) -> None:
@@ -37,6 +42,32 @@ def test_tildes_longer_fences_and_indentation() -> None:
     assert extract_program(f"````python\n{CODE}````")[0] == CODE
     indented = "\n".join("   " + line for line in f"{F}python\n{CODE}{F}".split("\n"))
     assert extract_program("1. First\n" + indented)[0] == CODE
+
+
+@pytest.mark.parametrize("tag", ["pythonic", "pytb", "python3.x", "pycon", "3.11", "cpp", "output"])
+def test_other_tags_are_other_languages(tag: str) -> None:
+    assert extract_program(f"{F}{tag}\n{CODE}{F}") == (None, "none")
+
+
+@pytest.mark.parametrize("mark", ["> ", ">", " > ", "> > ", ">> "])
+def test_a_block_in_a_quotation(mark: str) -> None:
+    quoted = "".join(f"{mark}{line}\n" for line in f"So:\n{F}python\n{CODE}{F}\nDone.".split("\n"))
+    assert extract_program(f"You asked:\n{quoted}\nThat is all.") == (CODE, "fenced")
+    assert extract_program(f"{quoted}\n{F}text\n6\n{F}\n") == (CODE, "fenced")
+
+
+def test_a_quotation_keeps_what_is_the_programs() -> None:
+    code = "n = int(input())\nok = (\n    n\n    > 3\n)\nif ok:\n\n    print(n)\n"
+    quoted = "".join(f"> {line}".rstrip() + "\n" for line in f"{F}python\n{code}{F}".split("\n"))
+    assert extract_program(quoted)[0] == code
+    assert extract_program(f"{F}python\n{code}{F}")[0] == code
+
+
+def test_a_block_ends_with_its_quotation() -> None:
+    quoted = "".join(f"> {line}\n" for line in f"{F}python\n{CODE}".rstrip().split("\n"))
+    assert extract_program(f"{quoted}and so on, without end.") == (CODE, "unclosed")
+    better = "print(int(input()) + 1)\n"
+    assert extract_program(f"{quoted}Better:\n{F}python\n{better}{F}")[0] == better
 
 
 def test_fence_the_prompt_opened() -> None:
@@ -110,7 +141,9 @@ def test_tags_that_a_program_prints_are_its_own(line: str) -> None:
     assert extract_program(code) == (code, "bare")
 
 
-@pytest.mark.parametrize("text", ["~" * 50_000 + "`", "`" * 3 + "a" * 200_000 + "`", " " * 100_000 + "~~~`"])
+@pytest.mark.parametrize(
+    "text", ["~" * 50_000 + "`", "`" * 3 + "a" * 200_000 + "`", " " * 100_000 + "~~~`", "> " * 100_000]
+)
 def test_hostile_fence_lines_cost_no_backtracking(text: str) -> None:
     """These took minutes; the test is that they end at all within the suite's patience."""
     assert extract_program(text).program is None
@@ -169,6 +202,10 @@ def test_never_raises_and_says_how(text: str) -> None:
                 "    y = 2",
                 "",
                 "\r",
+                "> " + F + "py",
+                "> " + F,
+                "> print(2)",
+                ">",
             ]
         )
     )

@@ -4,9 +4,11 @@ Rules, in order:
 
 1. What a model thinks aloud is not its answer: text up to the last `</think>` is dropped, and a `<think>` never closed
    leaves nothing.
-2. Fenced blocks (three or more backticks or tildes, any indentation, CRLF or LF) whose tag is empty or names Python are
-   candidates; blocks in another language are not. The text before a fence that closes but never opened is one too
-   (the prompt may have opened it), and so is an unclosed last block.
+2. Fenced blocks (three or more backticks or tildes, any indentation, CRLF or LF) whose tag is empty or names Python
+   (`py`, `python3.11`, `pypy3`, `python:main.py`, …) are candidates; blocks in another language are not. The text
+   before a fence that closes but never opened is one too (the prompt may have opened it), and so is an unclosed last
+   block. A block in a quotation (`> ```python`) loses its quotation marks and, as in CommonMark, ends with the
+   quotation.
 3. Of the candidates that parse: the last that both reads input and prints, else the last that reads, else the last that
    prints, else the longest. So a usage example or a sample output after the solution does not replace it. If none
    parses, the longest candidate is the program, and its verdict says so (`runtime_error`).
@@ -25,9 +27,10 @@ from typing import NamedTuple
 FENCED, UNCLOSED, BARE, NONE = "fenced", "unclosed", "bare", "none"
 
 # Possessive: a long line of fence characters costs no backtracking.
-_FENCE = re.compile(r"^[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([^\s`{]*+)[^`]*+$")
+_FENCE = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([^\s`{]*+)[^`]*+$")
+_QUOTATION = r"(?:[ \t]*+> ?)"
 _END_OF_THOUGHT = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
-_PYTHON_TAGS = {"", "py", "python", "python3", "py3", "python2", "pypy", "pypy3", "ipython", "cpython"}
+_PYTHON_TAG = re.compile(r"(?:(?:[ic]?python|py|pypy)-?[0-9.]*(?:[:;,=].*)?)?", re.IGNORECASE)
 _LONGEST = 1 << 20  # characters; nothing longer is a program, and parsing it would cost seconds
 
 
@@ -67,7 +70,7 @@ def _after_thought(text: str) -> str:
     if ends:
         return text[ends[-1].end() :]
     lines = text.split("\n")
-    fence = next((number for number, line in enumerate(lines) if _FENCE.match(line)), len(lines))
+    fence = next((number for number, line in enumerate(lines) if _FENCE.match(_bare_line(line)[0])), len(lines))
     before, behind = "\n".join(lines[:fence]), lines[fence:]
     if "</think>" not in before or (not behind and _parse(text) is not None):
         return text
@@ -78,28 +81,40 @@ def _blocks(text: str) -> tuple[list[_Block], int]:
     """Candidates in order, and the number of fence lines seen."""
     blocks: list[_Block] = []
     lines: list[str] = []
-    fence, tag, fences = "", "", 0
-    for line in text.split("\n"):
+    fence, tag, fences, depth = "", "", 0, 0
+    for whole_line in text.split("\n"):
+        line, marks = _bare_line(whole_line, depth if fence else None)
+        if fence and marks < depth:  # the quotation that it stood in has ended
+            _add(blocks, tag, lines, UNCLOSED)
+            fence, lines = "", []
         match = _FENCE.match(line)
         if match and not fence:
             fences += 1
             if fences == 1 and not match[2]:
                 _add(blocks, "", lines, FENCED, must_be_code=True)  # the prompt may have opened this one
-            fence, tag, lines = match[1], match[2].lower(), []
+            fence, tag, lines, depth = match[1], match[2], [], marks
         elif match and not match[2] and match[1].startswith(fence):
             fences += 1
             _add(blocks, tag, lines, FENCED)
             fence, lines = "", []
         else:
-            lines.append(line)
+            lines.append(line if fence else whole_line)
     if fence:
         _add(blocks, tag, lines, UNCLOSED)
     return blocks, fences
 
 
+def _bare_line(line: str, depth: int | None = None) -> tuple[str, int]:
+    """A line without its first `depth` marks of quotation (None: all), and how many it lost."""
+    repeated = "*+" if depth is None else f"{{0,{depth}}}+"
+    marks = re.match(_QUOTATION + repeated, line)
+    assert marks is not None  # it matches nothing at all, too
+    return line[marks.end() :], marks[0].count(">")
+
+
 def _add(blocks: list[_Block], tag: str, lines: list[str], status: str, must_be_code: bool = False) -> None:
     source = textwrap.dedent("\n".join(lines)).strip("\n")
-    if tag in _PYTHON_TAGS and source.strip() and not (must_be_code and not _is_code(_parse(source))):
+    if _PYTHON_TAG.fullmatch(tag) and source.strip() and not (must_be_code and not _is_code(_parse(source))):
         blocks.append(_Block(source + "\n", status))
 
 

@@ -53,9 +53,9 @@ _FAILURES = {
 }
 _QUEUE_PER_SERVER = 2  # one running, one waiting, so a server never idles while the parent compares
 _CHUNK = 256  # submissions taken from the caller and looked up at once
-_MEMO = 1 << 14  # verdicts remembered for repeated programs within one call
+_MEMO = 1 << 12  # verdicts remembered for repeated programs within one call
 _ATTEMPTS = 2
-_ALONE_AT_ONCE = 8
+_RERUNS_A_WORKER = 4  # collected before other work pauses for them
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Stats:
     deduplicated: int = 0  # of them shared with an identical submission
     programs: int = 0  # programs run
     tests: int = 0  # test runs, re-runs included
-    reruns: int = 0  # programs run again alone after a wall-clock stop
+    reruns: int = 0  # programs run again after a wall-clock stop
     restarts: int = 0  # servers replaced
     checks: int = 0  # checker programs run, trials included
     faults: Counter[str] = field(default_factory=Counter)  # why tests could not be graded, where a checker is broken
@@ -323,12 +323,13 @@ class _Grading:
     # running
 
     def _dispatch(self) -> None:
-        if self.alone and (len(self.alone) >= _ALONE_AT_ONCE or not any(self.waiting.values())):
-            if not self._busy():
-                alone = self.alone.popleft()
-                self._send(self.grader._pool(alone.kind)[0], alone)
+        rerunning = any(job.alone for server in self._busy() for job in server.jobs.values())
+        many = len(self.alone) >= _RERUNS_A_WORKER * self.grader.workers
+        if self.alone and (rerunning or many or not any(self.waiting.values())):
+            if rerunning or not self._busy():
+                self._rerun()
             return
-        if any(job.alone for server in self._busy() for job in server.jobs.values()):
+        if rerunning:
             return
         for kind, queue in self.waiting.items():
             if not queue:
@@ -338,6 +339,13 @@ class _Grading:
                 for server in servers:
                     while queue and len(server.jobs) < (1 if queue[0].attempts else depth):
                         self._send(server, queue.popleft())
+
+    def _rerun(self) -> None:
+        """Reruns have nothing beside them but one another, each with its own core: they at most double the time."""
+        free = min(self.grader.workers, len(os.sched_getaffinity(0))) - len(self._busy())
+        for _ in range(min(free, len(self.alone))):
+            job = self.alone.popleft()
+            self._send(next(server for server in self.grader._pool(job.kind) if not server.jobs), job)
 
     def _send(self, server: Server, job: Job | Check) -> None:
         self.stats.programs += isinstance(job, Job)

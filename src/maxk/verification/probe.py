@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from maxk.verification.planning import Plan
+from maxk.verification.planning import plan
 from maxk.verification.pool import PLAIN, Job
 from maxk.verification.verdicts import Limits, Submission
 
 _PROGRAM = """
-import os, socket
+import os, _socket  # all of `socket` would take longer than the attacks
 attack = input()
 if attack == "none":
     print("fine")
@@ -26,12 +26,12 @@ elif attack == "start a process":
         os._exit(0)
     print("escaped")
 elif attack == "connect to the network":
-    print("escaped", socket.create_connection(("127.0.0.1", {port}), 1))
+    print("escaped", _socket.socket().connect(("127.0.0.1", {port})))
 elif attack == "signal the server":
     print("escaped", os.kill(os.getppid(), 0))
 elif attack == "pass descriptors":
-    left, right = socket.socketpair()
-    print("escaped", socket.send_fds(left, [b"x"], [0]))
+    left, right = _socket.socketpair()
+    print("escaped", left.sendmsg([b"x"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, bytes(4))]))
 """
 _ATTACKS = (
     "none",
@@ -58,7 +58,7 @@ class Bait:
     def job(self) -> Job:
         tests = [(attack + "\n", "") for attack in _ATTACKS]
         limits = Limits(cpu_s=5, memory_mb=64, output_bytes=1 << 16)
-        job = Job(Submission(self._program, tests), limits, b"", [], kind=PLAIN, plan=Plan())
+        job = Job(Submission(self._program, tests), limits, b"", [], PLAIN, plan(self._program, share=False))
         job.statuses = [""] * len(tests)
         return job
 

@@ -23,6 +23,10 @@ Why it is sound. The invariant is: *every value the program can hold is immutabl
    (no clean-up when collected), no threads, signals, atexit, async. Settings a program may change through the listed
    calls (recursion limit, integer digits) and caches of library functions, whose keys may be objects of the program,
    are reset by the executor (`execution.py`), which also frees what an execution leaves.
+6. What an execution leaves in the allocator cannot be seen by the next. There is no clock. How much memory is left
+   shows where an allocation fails, but nothing admitted here survives a MemoryError to tell: handlers name exceptions
+   of a list, and there is no `finally`. Addresses show in texts and hashes of objects: the executor ends the process
+   before it gives one (`addresses.py`).
 
 Anything this module does not know, a syntax node included, is refused.
 """
@@ -88,7 +92,7 @@ _LIBRARY: dict[str, frozenset[str]] = {
         "string": "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits octdigits printable punctuation "
         "whitespace",
         "sys": "exit getrecursionlimit maxsize set_int_max_str_digits setrecursionlimit stderr stdin stdout",
-        "time": "monotonic perf_counter perf_counter_ns time time_ns",
+        "time": "",
         "abc": "",
         "array": "array",
         "datetime": "",
@@ -105,6 +109,14 @@ _TYPING = frozenset(
     Any Callable DefaultDict Deque Dict FrozenSet Generator Hashable Iterable Iterator List Mapping MutableMapping
     NoReturn Optional Sequence Set Tuple Union
     """.split()
+)
+# What a handler may catch: not MemoryError, nor anything it is derived from.
+_CAUGHT = frozenset(
+    name
+    for name in _BUILTINS
+    if isinstance(kind := getattr(builtins, name), type)
+    and issubclass(kind, BaseException)
+    and not issubclass(MemoryError, kind)
 )
 _FRESH = frozenset({("sys", "stdin"), ("sys", "stdout"), ("sys", "stderr")})  # made anew for each execution
 
@@ -246,7 +258,7 @@ class _Check:
         self.stored: set[str] = set()  # names bound by anything but an import
         for node in ast.walk(tree):
             self._collect(node)
-        if self.stored & (self.modules.keys() | self.items.keys() | self.typing):
+        if self.stored & (self.modules.keys() | self.items.keys() | self.typing) or self.modules.keys() & self.items:
             raise _Refused("rebinds an imported name")
         self.pending: list[ast.AST] = [tree]
         while self.pending:
@@ -372,6 +384,18 @@ class _Check:
         self._later(node.args, *node.body)
         self._annotation(node.returns)
 
+    def _try(self, node: ast.Try) -> None:
+        if node.finalbody:  # it could leave a function, or raise something else, and so drop a MemoryError
+            raise _Refused("finally")
+        self._children(node)
+
+    def _handler(self, node: ast.ExceptHandler) -> None:
+        for kind in node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]:
+            name = kind.id if isinstance(kind, ast.Name) else ""
+            if name not in _CAUGHT or name in self.stored or name in self.items:
+                raise _Refused("a handler that may catch MemoryError")
+        self._later(*node.body)
+
     def _argument(self, node: ast.arg) -> None:
         self._annotation(node.annotation)
 
@@ -430,6 +454,8 @@ _VISITORS: dict[type[ast.AST], Any] = {
     ast.Attribute: _Check._attribute,
     ast.Call: _Check._call,
     ast.FunctionDef: _Check._function,
+    ast.Try: _Check._try,
+    ast.ExceptHandler: _Check._handler,
     ast.arg: _Check._argument,
     ast.AnnAssign: _Check._annotated,
 }

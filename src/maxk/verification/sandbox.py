@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.machinery
 import importlib.util
 import marshal
 import os
@@ -41,6 +42,7 @@ _ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
+    "LD_BIND_NOW": "1",
     "PYTHONHASHSEED": "0",
     "LANG": "C.UTF-8",
 }
@@ -138,7 +140,7 @@ def send_memory_file(to: socket.socket, data: bytes) -> None:
 
 def _command(tier: str, control: int, numpy: bool) -> list[str]:
     options = ["-s", "-S", "-B", "-X", "utf8", "-W", "ignore"]  # not -I: the hash seed must be heeded
-    server = [_interpreter(), *options, str(_CONFINED / "server.py"), str(control)]
+    server = [_interpreter(), *options, _entry(), str(control)]
     # The main stack's limit can only be set before exec; a shell does it without forking this (threaded) process. It
     # stays as the server's parent: what it starts dies with it, while a parent *thread* that ends kills nothing.
     stack = f'ulimit -s {_MAIN_STACK_KIB} 2>/dev/null || ulimit -s "$(ulimit -H -s)"; "$@"'
@@ -184,6 +186,14 @@ def _settings(tier: str, numpy: bool) -> dict[str, Any]:
 def _interpreter() -> str:
     """The real interpreter, not the link a virtual environment has."""
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+
+
+@functools.cache
+def _entry() -> str:
+    """The file a server executes. Its modules are compiled here and kept: servers, which write nothing, could not."""
+    for path in _CONFINED.glob("*.py"):
+        importlib.machinery.SourceFileLoader(path.stem, str(path)).get_code(path.stem)
+    return str(_CONFINED / "__main__.py")
 
 
 @functools.cache

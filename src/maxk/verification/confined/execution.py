@@ -69,11 +69,9 @@ class Confinement:
     child_filter: SeccompFilter | None = None
     signal_scope: SystemCall | None = None
 
-    def enter(self, stdin: int, stdout: int, keep: int = 2) -> None:
-        """In a new child: its descriptors and nothing else of the server's, then its restrictions."""
+    def enter(self, keep: int = 2) -> None:
+        """In a new child: its restrictions, standard streams and, beside them, no descriptor but `keep`."""
         self.die_with_parent()
-        os.dup2(stdin, 0)
-        os.dup2(stdout, 1)
         os.dup2(self.null, 2)
         if self.signal_scope is not None:
             self.signal_scope()
@@ -84,6 +82,7 @@ class Confinement:
         os.closerange(keep + 1, _ALL_DESCRIPTORS)
 
 
+_CACHING = re.compile(r"typing|\bre\b|fractions")  # modules whose functions keep what checked programs pass them
 _library_caches: list[functools._lru_cache_wrapper[object]] = []
 
 
@@ -99,11 +98,19 @@ def _clear_library_caches() -> None:
         cached.cache_clear()
 
 
-def fresh_main() -> dict[str, object]:
+def _fresh_main() -> dict[str, object]:
     main = types.ModuleType("__main__")
     main.__dict__.update(__builtins__=builtins, __file__="main.py", __annotations__={})
     sys.modules["__main__"] = main
     return main.__dict__
+
+
+def _fresh_streams(stdin: bytes) -> None:
+    raw = io.BytesIO(stdin)
+    raw.name = 0  # as of a stream over descriptor 0
+    sys.stdin = text(io.BufferedReader(raw, 4096))  # as over a descriptor
+    sys.stdout = text(open(1, "wb", closefd=False))  # noqa: SIM115
+    sys.stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115
 
 
 _CEILINGS = {
@@ -150,8 +157,10 @@ class SingleRun:
             _offer_files(self.files)
         if "random" in self.source:
             random.seed()  # the generator's state is inherited
-        attempt = Attempt(code, fresh_main())
+        attempt = Attempt(code, _fresh_main())
         yield attempt
+        if sys.getrecursionlimit() < _RECURSION_LIMIT:  # what the interpreter does at its end is not the program's
+            sys.setrecursionlimit(_RECURSION_LIMIT)
         os._exit(self._finish(attempt))
 
     def _put_limits_on(self) -> None:
@@ -231,7 +240,7 @@ class SharedRuns:
         limit(resource.RLIMIT_AS, self.limits.address_space, self.limits.address_space)
         _timer.start()
         used, charged = 0, 0  # CPU nanoseconds of the tests alone, without what tidying up between them takes
-        imports = "import" in self.source
+        caching = _CACHING.search(self.source) is not None
         for data in self.inputs:
             offset = os.lseek(1, 0, os.SEEK_END)
             limit(resource.RLIMIT_FSIZE, offset + self.limits.output_bytes + 1, _INFINITY)
@@ -239,13 +248,11 @@ class SharedRuns:
             seconds = started // 10**9 + 1 + math.ceil(_BACKSTOP * self.limits.cpu_s)
             limit(resource.RLIMIT_CPU, seconds, _INFINITY)
             _timer.set(self.limits.cpu_s + _TIMER_SLACK_S)
-            self._fresh_streams(data)
-            sys.setrecursionlimit(_RECURSION_LIMIT)
             sys.set_int_max_str_digits(_DIGITS_LIMIT)
-            if imports:
-                _clear_library_caches()
-            attempt = Attempt(self.code, fresh_main())
+            _fresh_streams(data)
+            attempt = Attempt(self.code, _fresh_main())
             yield attempt
+            sys.setrecursionlimit(_RECURSION_LIMIT)  # first of all: what follows may need more than the program left
             outcome = self._outcome(attempt)
             spent = _cpu_ns() - started
             used += spent
@@ -255,15 +262,10 @@ class SharedRuns:
             if outcome == ABNORMAL or charged >= self.limits.total_cpu_s * 1e9:
                 break
             attempt.namespace.clear()  # its cycles must not weigh on the next test's memory and time
+            if caching:
+                _clear_library_caches()
             gc.collect()
         os._exit(0)
-
-    def _fresh_streams(self, data: bytes) -> None:
-        raw = io.BytesIO(data)
-        raw.name = 0  # as of a stream over descriptor 0
-        sys.stdin = text(io.BufferedReader(raw, 4096))  # as over a descriptor
-        sys.stdout = text(open(1, "wb", closefd=False))  # noqa: SIM115
-        sys.stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115
 
     def _outcome(self, attempt: Attempt) -> int:
         error, attempt.error = attempt.error, None

@@ -1,23 +1,11 @@
 """The fork server: receives jobs, forks a confined child for every run, reports how each ended.
 
-Executed by path in a clean interpreter, never imported: `python -s -S -B server.py CONTROL_FD`. It is trusted but
-confined itself, and never receives expected outputs. Outputs stay in memory files, which it passes on unread, so that
-no child forked later can find the output of an earlier program in the memory it inherits.
-
-A child leaves the server's functions by raising `_Child`, so that the program runs at the top of the stack, with the
-recursion depth plain Python would give it.
+Started by `__main__.py` in a clean interpreter. It is trusted but confined itself, and never receives expected outputs.
+Outputs stay in memory files, which it passes on unread, so that no child forked later can find the output of an earlier
+program in the memory it inherits.
 """
 
-# ruff: noqa: E402
 from __future__ import annotations
-
-import sys
-import types
-
-for _name in ("maxk", "maxk.verification", "maxk.verification.confined"):
-    _package = types.ModuleType(_name)  # so that this folder is importable without the packages above it
-    _package.__path__ = [sys.path[0]]
-    sys.modules[_name] = _package
 
 import _socket  # the C part alone: `socket` maps twenty more pieces of memory, which every fork would copy
 import atexit
@@ -28,10 +16,14 @@ import importlib
 import os
 import resource
 import signal
+import sys
 import threading
 import time
+import types
+from collections.abc import Iterator
 from typing import Any
 
+from maxk.verification.confined.addresses import Addresses
 from maxk.verification.confined.confinement import (
     SeccompFilter,
     address_space_in_use,
@@ -49,7 +41,6 @@ from maxk.verification.confined.execution import (
     EXIT_MEMORY,
     FAILED,
     RECORD,
-    Attempt,
     Confinement,
     SharedRuns,
     SingleRun,
@@ -73,6 +64,8 @@ from maxk.verification.confined.results import (
     receive,
 )
 
+Runs = SingleRun | SharedRuns
+
 _READY = b"ready"
 _CHILD_SIGNAL = (signal.SIGCHLD,)
 _FRESH_BYTES = 4096  # neighbours for so long can only be in fresh memory
@@ -80,13 +73,6 @@ _OPEN_FILES = 128
 _CPU_SIGNALS = (signal.SIGPROF, signal.SIGXCPU)
 _THREAD_STACK = 8 << 20  # what plain Python gives a thread; glibc would take the main stack's limit
 _THREADS_ADDRESS_SPACE = 512 << 20  # for stacks, which are mapped whole and mostly never touched
-
-
-class _Child(BaseException):
-    """Carries what the forked child is to run up to the top of the stack."""
-
-    def __init__(self, runs: SingleRun | SharedRuns) -> None:
-        self.runs = runs
 
 
 class Server:
@@ -101,6 +87,7 @@ class Server:
             self._confine(settings)
         self.idle_address_space = address_space_in_use()
         self.idle_peak = self._idle_peak()
+        self.addresses = Addresses()
         self.filling: list[bytes] = []
 
     def _confine(self, settings: dict[str, Any]) -> None:
@@ -124,48 +111,44 @@ class Server:
             os._exit(0)
         return os.wait4(pid, 0)[2].ru_maxrss * 1024
 
-    def serve(self) -> None:
-        """Children leave by `_Child`."""
+    def serve(self) -> Iterator[Runs]:
+        """Yields in children only: what the child is to run. It comes to the top of the stack and never back."""
         self.control.send(_READY)
-        while True:
-            packed = receive(self.control)
-            if packed is None:
-                return
-            self._run(Job(packed))
+        while (packed := receive(self.control)) is not None:
+            yield from self._run(Job(packed))
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: Job) -> Iterator[Runs]:
         job.limits.address_space = self.idle_address_space + job.memory_bytes + _THREADS_ADDRESS_SPACE
         batch = Batch(self.control, job)
         if job.shared and job.code is not None:
-            self._shared(job, job.code, batch)
+            yield from self._shared(job, job.code, batch)
         while batch.left:
             if batch.exhausted:
                 batch.add_rest(Result(UNTESTED))
             else:
-                self._single(job, batch)
+                yield from self._single(job, batch)
 
-    def _single(self, job: Job, batch: Batch) -> None:
-        stdin, stdout = memory_file(job.inputs[batch.next]), memory_file()
+    def _single(self, job: Job, batch: Batch) -> Iterator[Runs]:
+        stdout = _standard_files(job.inputs[batch.next])
         # Children share the open file behind stderr; what one did to its flags must not reach the next.
         fcntl.fcntl(self.confinement.null, fcntl.F_SETFL, self.null_flags)
         pid = fork()
         if pid == 0:
-            self.confinement.enter(stdin, stdout)
-            raise _Child(SingleRun(job.code, job.source, job.limits, job.files, job.arguments))
-        os.close(stdin)
+            self.confinement.enter()
+            yield SingleRun(job.code, job.source, job.limits, job.files, job.arguments)
         _, death = self._wait(pid, job)
         batch.add(self._judge(job, death, os.fstat(stdout).st_size), stdout)
 
-    def _shared(self, job: Job, code: types.CodeType, batch: Batch) -> None:
+    def _shared(self, job: Job, code: types.CodeType, batch: Batch) -> Iterator[Runs]:
         """All inputs in one child; what does not end in order there is left to children of its own."""
-        stdin, stdout = memory_file(), memory_file()
+        stdout = _standard_files()
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # it holds all records, so nobody need read meanwhile
         pid = fork()
         if pid == 0:
-            self.confinement.enter(stdin, stdout, keep=writer)
-            raise _Child(SharedRuns(code, job.source, job.inputs, job.limits, writer))
+            self.addresses.hide()
+            self.confinement.enter(keep=writer)
+            yield SharedRuns(code, job.source, job.inputs, job.limits, writer)
         os.close(writer)
-        os.close(stdin)
         report, death = self._wait(pid, job, reader)
         os.close(reader)
         batch.add_shared(self._shared_results(job, report, death), stdout)
@@ -236,6 +219,15 @@ class Server:
         return results
 
 
+def _standard_files(stdin: bytes = b"") -> int:
+    """Puts new memory files at descriptors 0 and 1, for the next child to inherit; returns another one of stdout."""
+    source, stdout = memory_file(stdin), memory_file()
+    os.dup2(source, 0)
+    os.dup2(stdout, 1)
+    os.close(source)
+    return stdout
+
+
 def _drain(reader: int) -> bytes:
     """What is in a pipe now."""
     try:
@@ -254,8 +246,7 @@ def _prepare_interpreter(preload: list[str], paths: list[str]) -> None:
             continue  # not in this Python; a program importing it fails as it would anywhere
     find_library_caches()
     vars(builtins).update(exit=sys.exit, quit=sys.exit)
-    os.dup2(memory_file(), 0)
-    os.dup2(memory_file(), 1)
+    os.close(_standard_files())
     sys.stdin, sys.stdout = text(open(0, "rb")), text(open(1, "wb"))  # noqa: SIM115
     vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -282,7 +273,8 @@ def _fill_holes() -> list[bytes]:
     return kept
 
 
-def _start() -> Server:
+def start() -> Server:
+    """A server for the parent at the other end of the control socket, whose descriptor is the first argument."""
     death_with_parent()()
     control = _socket.socket(fileno=int(sys.argv[1]))
     settings = receive(control)
@@ -296,17 +288,3 @@ def _start() -> Server:
     server.filling = _fill_holes()
     gc.freeze()
     return server
-
-
-_server = _start()
-try:
-    _server.serve()
-    os._exit(0)
-except _Child as _child:
-    _runs = _child.runs
-_attempt: Attempt
-for _attempt in _runs.attempts():
-    try:
-        exec(_attempt.code, _attempt.namespace)
-    except BaseException as _error:
-        _attempt.error = _error
