@@ -85,7 +85,7 @@ def test_no_attack_succeeds(happened: dict, attack: str) -> None:
 
 def test_expected_outputs_are_not_in_a_programs_memory(happened: dict) -> None:
     hits = int(happened["outputs"]["a23_parent_memory_outputs"].rpartition("HITS ")[2])
-    assert hits <= 2  # the program's own source
+    assert hits <= 3  # the program's own MARK, by whatever holds it: as many where something else is expected
 
 
 def test_modes_agree(happened: dict) -> None:
