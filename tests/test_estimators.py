@@ -217,7 +217,7 @@ def test_bootstrap_of_equal_policies_is_not_significant():
 def test_wilcoxon_by_hand():
     # Differences 1, 2, 3, 4, −5: ranks 1..5, W− = 5. P(W ≤ 5) over the 2⁵ sign patterns is 10/32.
     a, b = np.array([1.0, 2, 3, 4, 0]), np.array([0.0, 0, 0, 0, 5])
-    assert wilcoxon_signed_rank(a, b) == (5, 2 * 10 / 32, 5, (10 - 5) / 15)
+    assert wilcoxon_signed_rank(a, b) == (5, 2 * 10 / 32, 4, 1, (10 - 5) / 15)
 
 
 def test_wilcoxon_equals_scipy_on_continuous_values():
@@ -229,7 +229,7 @@ def test_wilcoxon_equals_scipy_on_continuous_values():
 
 
 def test_wilcoxon_without_differences_says_so():
-    assert wilcoxon_signed_rank([0.1, 0.2], [0.1, 0.2]) == (0, 1, 0, 0)
+    assert wilcoxon_signed_rank([0.1, 0.2], [0.1, 0.2]) == (0, 1, 0, 0, 0)
     assert wilcoxon_signed_rank([0.1 + 0.2], [0.3]).differing == 0  # rounding is no difference
 
 

@@ -22,7 +22,7 @@ use rule * from maxk {names}
 onstart:
     maxk.onstart()
 
-rule report:
+rule paste:
     default_target: True
     input: rules.{all}.input
     output: "report.txt"
@@ -66,7 +66,7 @@ def test_another_workflow_uses_it_as_a_module(
     importing(root, tmp_path, repr(str(root / "workflow" / "Snakefile")), names, f"{prefix}all")
     found = jobs(snakemake(tmp_path, "-n", "--configfile", "config.yaml"))
     expected = {prefix + rule: count for rule, count in by_itself.items() if rule not in ("all", "total")}
-    assert found == {**expected, "report": 1, "total": by_itself["total"]}
+    assert found == {**expected, "paste": 1, "total": by_itself["total"]}
 
 
 def test_jobs_of_a_module_run(root: Path, tmp_path: Path) -> None:

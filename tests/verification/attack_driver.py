@@ -55,6 +55,9 @@ def processes() -> list[str]:
     return names
 
 
+MEMORY_SCAN = "a23_parent_memory_outputs"
+
+
 def main(tier: str, folder: Path) -> dict:
     os.environ["SB_SECRET"] = "in the environment"
     secret, outside = folder / "secret.txt", folder / "outside"
@@ -85,6 +88,10 @@ def main(tier: str, folder: Path) -> dict:
 
         stdin = "3\n" * (1 << 20) if "huge_stdin" in path.stem else "3\n"
         items.append((source, [(stdin, marker)], limits, see))
+        if path.stem == MEMORY_SCAN:  # what it finds where its marker is not expected: its own constant
+            with Grader(workers=1, sandbox=tier, mode="fork") as grader:
+                grader.grade([(source, [(stdin, "something else")], limits, see)])
+            outputs["control"] = outputs[MEMORY_SCAN]
     with Grader(workers=2, sandbox=tier, mode="fork") as grader:
         victim = ("print('OUTPUT-OF-' + str('ANOTHER-PROGRAM'))", [("", "OUTPUT-OF-ANOTHER-PROGRAM")])
         honest = [verdict.reward for verdict in grader.grade([victim] * 8)]

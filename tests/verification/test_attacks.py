@@ -84,8 +84,10 @@ def test_no_attack_succeeds(happened: dict, attack: str) -> None:
 
 
 def test_expected_outputs_are_not_in_a_programs_memory(happened: dict) -> None:
-    hits = int(happened["outputs"]["a23_parent_memory_outputs"].rpartition("HITS ")[2])
-    assert hits <= 3  # the program's own MARK, by whatever holds it: as many where something else is expected
+    found = {name: happened["outputs"][name] for name in ("a23_parent_memory_outputs", "control")}
+    hits = {name: int(output.rpartition("HITS ")[2]) for name, output in found.items()}
+    assert hits["control"] >= 1  # the scan works: it finds the program's own constant
+    assert hits["a23_parent_memory_outputs"] <= hits["control"]
 
 
 def test_modes_agree(happened: dict) -> None:
