@@ -40,7 +40,6 @@ except UserError as error:
 OUT = CONFIG.layout
 SHARDS = range(CONFIG.sampling.shards)
 TABLES = specs.tables(CONFIG)
-CAPTIONS = Path(workflow.current_basedir).parent / "report"
 
 
 wildcard_constraints:
@@ -80,13 +79,15 @@ def scores_of(config):
 
 def shown(path, category, caption, **labels):
     """Marks a file for the report, under its labels."""
-    return report(path, caption=CAPTIONS / caption, category=category, labels=labels)
+    return report(
+        path, caption=f"../report/{caption}", category=category, labels=labels
+    )
 
 
 def shown_table(path, name, form):
     """A numbered table; those of single datasets share a caption."""
-    caption = f"{name}.rst" if (CAPTIONS / f"{name}.rst").exists() else "dataset.rst"
     number = name.removeprefix("table")
+    caption = f"{name}.rst" if int(number) <= 4 else "dataset.rst"
     return shown(
         path,
         "2 Tables",
