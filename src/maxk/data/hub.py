@@ -1,10 +1,10 @@
 """A benchmark's raw rows: from the hub, a mirror or local files, with the columns checked.
 
 Files of the pinned revision are fetched into the Hugging Face cache; no loading script of a repository is ever run.
-With HF_HUB_OFFLINE=1 the cache must hold them. A branch or tag is resolved to its commit, with a warning, before any row
-is read (`commit_of`). A local folder is laid out like the hub's repository, or the location is
-a single file. What is missing, renamed or of another type is a UserError that says which column, what was expected and
-what is there. Null may be any column that is not named as `required` and any field of a struct, but no item of a list.
+With HF_HUB_OFFLINE=1 the cache must hold them. A branch or tag is resolved to its commit first, with a warning
+(`commit_of`). A local folder is laid out like the hub's repository, or the location is a single file. What is missing,
+renamed or of another type is a UserError that says which column, what was expected and what is there. Null may be any
+column that is not named as `required`, and any field of a struct, but no item of a list.
 
     table = hub.table("mbpp", config, [["full/*.parquet"]])
     for row in table.rows({"task_id": int, "test_list": [str]}): ...
