@@ -1,12 +1,14 @@
 """The transformers backend against a bare loop over `generate`: the same requests, batches, model and threads.
 
     python benchmarks/sampling.py                                        # a base model of seconds, made here
+    python benchmarks/sampling.py --random                               # 25 million random weights
     python benchmarks/sampling.py --model results/policies/base/model    # the default experiment's base model
 
 The bare loop does the least that must be done: it repeats every prompt, lets `generate` sample from its global random
 state and decodes. Ours draws every sample under its request's own seed and measures entropies besides. Both take the
-default experiment's prompts and settings, in turns; medians of tokens per CPU-second are compared. Exits with 1 if ours
-is slower than 0.9 × the loop.
+default experiment's prompts and settings, in turns; medians of tokens per CPU-second are compared. Random weights are
+the case without shared tokens: samples part at once, prompts differ in length (up to ten statements in one), and every
+token ends a sample with a chance of about 1/32, of at most 64. Exits with 1 if ours is slower than 0.9 × the loop.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -27,7 +30,7 @@ import torch
 
 from maxk import config as configuration
 from maxk import environment, prompts, sampling
-from maxk.config import Config
+from maxk.config import Config, Sampling
 from maxk.data.pocket.tasks import generate
 from maxk.records import Policy
 from maxk.sampling import Request
@@ -46,6 +49,33 @@ def made(folder: Path) -> str:
     config = configuration.parse(configuration.overlay(defaults, changes))
     pretrain(config.base, config.prompt, folder / "model")
     return str(folder / "model")
+
+
+def randomised(folder: Path) -> str:
+    """A decoder of 25 million random weights, with the tokenizer of the seconds-scale base model."""
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(made(folder))
+    shape = {"hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 8, "num_attention_heads": 8}
+    ids = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
+    LlamaForCausalLM(LlamaConfig(**shape, **ids)).save_pretrained(folder / "random")
+    tokenizer.save_pretrained(folder / "random")
+    return str(folder / "random")
+
+
+def parting(model: str, config: Sampling, requests: list[Request]) -> tuple[Sampling, list[Request]]:
+    """Few requests, of one to ten statements each, and settings under which samples end at different steps."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    ends = sorted(set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens))[:: len(tokenizer) // 8][:8]
+    config = config.model_copy(update={"n": 16, "chunk": 16, "max_tokens": 64, "stop_tokens": tuple(ends)})
+    longer = [
+        replace(r, prompt="".join(other.prompt for other in requests[: 1 + 3 * i]), count=16)
+        for i, r in enumerate(requests[:4])
+    ]
+    return config, longer
 
 
 def requests_of(config: Config) -> list[Request]:
@@ -84,6 +114,7 @@ def bare(backend: TransformersBackend, requests: list[Request]) -> int:
             temperature=1.0,
             top_p=1.0,
             top_k=0,
+            eos_token_id=backend.stop_tokens,
             pad_token_id=backend.tokenizer.pad_token_id,
         )
         completions = output[:, inputs["input_ids"].shape[1] :]
@@ -108,15 +139,19 @@ def rates(backend: TransformersBackend, requests: list[Request]) -> Iterator[tup
 def main() -> int:
     parser = argparse.ArgumentParser(description="the transformers backend against a bare loop over generate")
     parser.add_argument("--model", help="folder of a model; by default one is made, in seconds")
+    parser.add_argument("--random", action="store_true", help="random weights, whose samples share no tokens")
     arguments = parser.parse_args()
     environment.quiet_libraries()
     config = configuration.parse(configuration.read_yaml(ROOT / "config/config.yaml"))
     requests = requests_of(config)
     with tempfile.TemporaryDirectory() as folder:
-        model = arguments.model or made(Path(folder))
-        backend = TransformersBackend(Policy("base", "Base model", model), config.sampling)
+        model = arguments.model or (randomised if arguments.random else made)(Path(folder))
+        settings, requests = (
+            parting(model, config.sampling, requests) if arguments.random else (config.sampling, requests)
+        )
+        backend = TransformersBackend(Policy("base", "Base model", model), settings)
     batches = len(list(batches_of(backend, requests)))
-    print(f"{PROBLEMS} problems × {config.sampling.n} samples in {batches} batches, medians of {REPEATS}, one thread")
+    print(f"{len(requests)} problems × {settings.n} samples in {batches} batches, medians of {REPEATS}, one thread")
     fast, slow = map(statistics.median, zip(*rates(backend, requests), strict=True))
     print(f"backend             {fast:10,.0f} tokens per CPU-second")
     print(f"loop over generate  {slow:10,.0f} tokens per CPU-second")

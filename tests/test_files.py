@@ -15,7 +15,7 @@ import pytest
 
 from maxk import files, records
 from maxk.errors import UserError
-from maxk.records import Policy, Problem, Provenance, Test
+from maxk.records import Policy, Problem, Provenance, Task, Test
 
 SOURCE = Provenance("prepare", "default", {"dataset": {"seed": 0}}, {"raw": "abc"})
 PROBLEMS = [
@@ -33,11 +33,31 @@ def test_problems_survive_a_round_trip(tmp_path: Path) -> None:
 
 
 def test_large_tests_are_written_in_groups_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_ROW_GROUP_BYTES", 10)
+    monkeypatch.setattr(files, "_GROUP_SIZE", 10)
     problems = [Problem(f"a/{i}", "a", "test", "add", [Test("12345", "")]) for i in range(5)]
-    files.write_problems(tmp_path / "p", problems, SOURCE)
-    assert pq.ParquetFile(tmp_path / "p").num_row_groups == 3
-    assert files.read_problems(tmp_path / "p", "test") == problems
+    files.write_problems(tmp_path / "p", [*problems, *PROBLEMS], SOURCE)
+    assert pq.ParquetFile(tmp_path / "p").num_row_groups == 5
+    assert files.read_problems(tmp_path / "p", "test") == [*problems, PROBLEMS[1]]
+    assert files.read_problems(tmp_path / "p", "test", slice(1, None, 3)) == [problems[1], problems[4]]
+    assert files.read_problems(tmp_path / "p", "train") == PROBLEMS[:1]
+
+
+def test_no_test_is_read_where_tasks_or_other_rows_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_GROUP_SIZE", 1)
+    files.write_problems(tmp_path / "p", PROBLEMS, SOURCE)
+    read, read_row_group = [], pq.ParquetFile.read_row_group
+
+    def recorded(file: pq.ParquetFile, number: int, columns: list[str]) -> pa.Table:
+        read.append((number, "tests" in columns))
+        return read_row_group(file, number, columns=columns)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", recorded)
+    assert files.read_tasks(tmp_path / "p", "test") == [Task("a/2", "a", "test", "mul")]
+    assert not any(tests for _, tests in read)
+    files.read_problems(tmp_path / "p", "test")
+    assert [number for number, tests in read if tests] == [1]
 
 
 def test_equal_content_gives_equal_bytes(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ class HubBase(Section):
     source: Literal["hub"]
     model: str = Field(description="Hub id or path of a local folder.")
     revision: str | None = Field(None, description="Commit of the hub repository; pin it.")
+    parameters: Positive = Field(8, description="At most so many billions of parameters: memory that jobs ask for.")
 
 
 Base = Annotated[PretrainedBase | HubBase, Field(discriminator="source")]
@@ -712,7 +713,7 @@ class Config(Section):
             if getattr(dataset, "check_solutions", 0):
                 parts["verification"] = self.verification.semantics
         elif stage == "base":
-            parts = {"base": self.base.model_dump(), "prompt": self.prompt.model_dump()}
+            parts = {"base": self.base.model_dump(exclude={"parameters"}), "prompt": self.prompt.model_dump()}
         elif stage == "train":
             parts = {
                 "objective": self.every_objective[of["objective"]].spec,

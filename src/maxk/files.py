@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,13 @@ import pyarrow.parquet as pq
 
 from maxk import records
 from maxk.errors import UserError
-from maxk.records import Policy, Problem, Provenance, Test
+from maxk.records import Policy, Problem, Provenance, Task, Test
 
 _PROVENANCE_KEY = b"maxk"
-# Arrow reads no nested column of more than 2 GiB at once, and a benchmark's tests can be more: row groups stay below.
-_ROW_GROUP_BYTES = 2**30
+# Characters of tests in a row group of problems. Groups are written and read one by one: a benchmark's tests can be
+# gigabytes, and Arrow reads no nested column of more than 2 GiB at once.
+_GROUP_SIZE, _GROUP_ROWS = 2**26, 1024
+ALL = slice(None)
 
 
 @contextlib.contextmanager
@@ -108,34 +110,47 @@ def digest(path: str | Path) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ parquet
-def write_table(
-    path: str | Path,
-    columns: Mapping[str, Sequence[Any]],
-    schema: pa.Schema,
-    source: Provenance,
-    rows_a_group: int | None = None,
-) -> None:
+def write_table(path: str | Path, columns: Mapping[str, Sequence[Any]], schema: pa.Schema, source: Provenance) -> None:
     """Writes columns of `schema` with their provenance, atomically."""
-    metadata = {_PROVENANCE_KEY: canonical(dataclasses.asdict(source)).encode()}
-    table = pa.table(dict(columns), schema=schema).replace_schema_metadata(metadata)
-    with atomic(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", row_group_size=rows_a_group)
+    _write_groups(path, [columns], schema, source)
+
+
+def _write_groups(
+    path: str | Path, groups: Iterable[Mapping[str, Sequence[Any]]], schema: pa.Schema, source: Provenance
+) -> None:
+    """Writes row groups as they come; only one is held at a time."""
+    labelled = schema.with_metadata({_PROVENANCE_KEY: canonical(dataclasses.asdict(source)).encode()})
+    # Statistics would put a column's smallest and largest value into the footer: whole tests, read by every reader.
+    options = {"compression": "zstd", "write_statistics": False}
+    with atomic(path) as temporary, pq.ParquetWriter(temporary, labelled, **options) as writer:
+        for columns in groups:
+            writer.write_table(pa.table(dict(columns), schema=labelled))
 
 
 def read_table(path: str | Path, schema: pa.Schema) -> pa.Table:
     """The table at `path`. Raises UserError where it is absent, damaged or not of `schema`."""
+    file = _checked(path, schema)
+    groups = [_group(file, number, schema) for number in range(file.num_row_groups)]
+    return pa.concat_tables(groups) if groups else schema.empty_table()
+
+
+def _checked(path: str | Path, schema: pa.Schema) -> pq.ParquetFile:
+    """The file at `path`, with all columns of `schema`."""
     file = _opened(path)
-    groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
-    table = pa.concat_tables(groups) if groups else file.schema_arrow.empty_table()
     for field in schema:
-        if field.name not in table.column_names:
+        if field.name not in file.schema_arrow.names:
             raise UserError(f"{path}: column {field.name!r} ({field.type}) is missing; delete the file and run again")
-        got = table.schema.field(field.name).type
+        got = file.schema_arrow.field(field.name).type
         if got != field.type:
             raise UserError(
                 f"{path}: column {field.name!r} is {got}, expected {field.type}; delete the file and run again"
             )
-    return table.select(schema.names)
+    return file
+
+
+def _group(file: pq.ParquetFile, number: int, schema: pa.Schema) -> pa.Table:
+    """A row group's columns of `schema`; others are not read."""
+    return file.read_row_group(number, columns=schema.names).select(schema.names)
 
 
 def read_provenance(path: str | Path) -> Provenance:
@@ -156,21 +171,55 @@ def _opened(path: str | Path) -> pq.ParquetFile:
 
 
 # ------------------------------------------------------------------------------------------------ records
-def write_problems(path: str | Path, problems: Sequence[Problem], source: Provenance) -> None:
-    columns = {
-        name: [getattr(problem, name) for problem in problems] for name in records.PROBLEM.names if name != "tests"
-    }
-    columns["tests"] = [[test._asdict() for test in problem.tests] for problem in problems]
-    largest = max((sum(len(stdin) + len(expected) for stdin, expected in p.tests) for p in problems), default=0)
-    write_table(path, columns, records.PROBLEM, source, max(1, min(1024, _ROW_GROUP_BYTES // max(largest, 1))))
+def write_problems(path: str | Path, problems: Iterable[Problem], source: Provenance) -> None:
+    groups = (_columns_of(group) for group in _by_size(problems))
+    _write_groups(path, groups, records.PROBLEM, source)
 
 
-def read_problems(path: str | Path, split: str) -> list[Problem]:
-    """The problems of a split, in file order. Raises UserError where the split is empty."""
-    rows = [row for row in read_table(path, records.PROBLEM).to_pylist() if row["split"] == split]
-    if not rows:
-        raise UserError(f"{path}: holds no problem of split {split!r}")
+def _by_size(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
+    """Problems in groups of about `_GROUP_SIZE` characters, at most `_GROUP_ROWS` of them."""
+    group: list[Problem] = []
+    size = 0
+    for problem in problems:
+        own = sum(len(stdin) + len(expected) for stdin, expected in problem.tests)
+        if group and (size + own > _GROUP_SIZE or len(group) == _GROUP_ROWS):
+            yield group
+            group, size = [], 0
+        group.append(problem)
+        size += own
+    if group:
+        yield group
+
+
+def _columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
+    columns = {name: [getattr(problem, name) for problem in problems] for name in records.PROBLEM.names}
+    columns["tests"] = [[test._asdict() for test in tests] for tests in columns["tests"]]
+    return columns
+
+
+def read_tasks(path: str | Path, split: str) -> list[Task]:
+    """The tasks of a split, in file order: no test is read. Raises UserError where the split is empty."""
+    return [Task(**row) for row in _rows(path, records.TASK, split, ALL)]
+
+
+def read_problems(path: str | Path, split: str, share: slice = ALL) -> list[Problem]:
+    """The problems of a split, in file order, or a share of them. Raises UserError where the split is empty."""
+    rows = _rows(path, records.PROBLEM, split, share)
     return [Problem(**{**row, "tests": [Test(**test) for test in row["tests"]]}) for row in rows]
+
+
+def _rows(path: str | Path, schema: pa.Schema, split: str, share: slice) -> Iterator[dict[str, Any]]:
+    """A share of a split's rows; those of other row groups are not read, and one group is held at a time."""
+    splits = read_table(path, pa.schema([schema.field("split")])).column("split").to_pylist()
+    positions = [position for position, one in enumerate(splits) if one == split]
+    if not positions:
+        raise UserError(f"{path}: holds no problem of split {split!r}")
+    file, start = _checked(path, schema), 0
+    for number in range(file.num_row_groups):
+        stop = start + file.metadata.row_group(number).num_rows
+        if rows := [position - start for position in positions[share] if start <= position < stop]:
+            yield from _group(file, number, schema).take(rows).to_pylist()
+        start = stop
 
 
 def write_policy(path: str | Path, policy: Policy) -> None:

@@ -27,18 +27,24 @@ Test.__test__ = False  # type: ignore[attr-defined]  # in spite of its name noth
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One programming task.
+class Task:
+    """What a policy gets to see of a problem."""
+
+    problem_id: str
+    dataset: str
+    split: str
+    statement: str
+
+
+@dataclass(frozen=True)
+class Problem(Task):
+    """One programming task with its tests, which can be gigabytes in a dataset: `Task` is what sampling reads.
 
     `time_limit_s` and `memory_limit_mb` override the configured limits where the benchmark states its own. `checker` is
     the Python source of a program that judges answers where several are right. `reference` is a program known to be
     right, where the source has one; it is never shown to a policy.
     """
 
-    problem_id: str
-    dataset: str
-    split: str
-    statement: str
     tests: Sequence[Test]
     time_limit_s: float | None = None
     memory_limit_mb: int | None = None
@@ -83,12 +89,10 @@ def _required(name: str, type_: pa.DataType) -> pa.Field:
 
 _TEST = pa.struct([_required("stdin", pa.string()), _required("expected", pa.string())])
 
+TASK = pa.schema([_required(name, pa.string()) for name in ("problem_id", "dataset", "split", "statement")])
 PROBLEM = pa.schema(
     [
-        _required("problem_id", pa.string()),
-        _required("dataset", pa.string()),
-        _required("split", pa.string()),
-        _required("statement", pa.string()),
+        *TASK,
         _required("tests", pa.list_(_TEST)),
         pa.field("time_limit_s", pa.float64()),
         pa.field("memory_limit_mb", pa.int32()),

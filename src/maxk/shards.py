@@ -53,7 +53,7 @@ def read(config: Config, policy: str, dataset: str) -> Evaluation:
         require_equal(first.samples, _shared(first.sampled), other.samples, _shared(other.sampled), remedy)
         require_equal(first.verdicts, _shared(first.verified), other.verdicts, _shared(other.verified), remedy)
     problems_path, policy_path = config.layout.problems(dataset), config.layout.policy(policy)
-    problems = files.read_problems(problems_path, "test")
+    tasks = files.read_tasks(problems_path, "test")
     current = {
         "problems": (problems_path, files.digest(problems_path)),
         "policy": (policy_path, files.digest_of(lineage)),
@@ -62,7 +62,7 @@ def read(config: Config, policy: str, dataset: str) -> Evaluation:
         if first.sampled.inputs.get(name) != digest:
             raise UserError(f"{first.samples}: not sampled with {path} as it is now; {remedy}")
     return Evaluation(
-        problem_ids=[problem.problem_id for problem in problems],
+        problem_ids=[task.problem_id for task in tasks],
         samples=pa.concat_tables(files.read_table(shard.samples, records.SAMPLE) for shard in shards),
         verdicts=pa.concat_tables(files.read_table(shard.verdicts, records.VERDICT) for shard in shards),
         source=_provenance(config, shards, lineage),

@@ -151,5 +151,57 @@ def test_what_the_hub_refuses_is_explained(fault: Any, said: list[str], monkeypa
         assert part in message
 
 
+def test_a_branch_is_resolved_warned_of_and_recorded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def snapshot(where: str, repo_type: str, revision: str, allow_patterns: list[str]) -> str:
+        asked.append((where, repo_type, revision, allow_patterns))
+        return f"/cache/snapshots/{SHA}"
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    length = {"tokenizer": "org/model", "revision": "v1"}
+    without = {"location": "org/other", "revision": SHA}
+    config = raw.section(source="codeforces", location="org/set", revision="main", length=length, without=without)
+    at, commits = data.at_commits("d", config)
+    assert (at.revision, at.length.revision, at.without.revision) == (SHA, SHA, SHA)
+    assert commits == dict.fromkeys(("org/set", "org/model", "org/other"), SHA)
+    assert asked == [("org/set", "dataset", "main", []), ("org/model", "model", "v1", [])]
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith(
+        f"warning: datasets.d.revision: 'main' of org/set is no commit and can change; it is {SHA}"
+    )
+    assert said[1].startswith("warning: datasets.d.length.revision: 'v1' of org/model is no commit")
+    assert len(said) == 2
+
+
+def test_a_local_place_has_no_commit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert data.at_commits("d", place(tmp_path)) == (place(tmp_path), {})
+    assert capsys.readouterr().err == ""
+
+
+def test_offline_the_cache_says_what_a_branch_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "datasets--org--set"
+    (repository / "snapshots" / SHA).mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(SHA)
+    assert data.at_commits("d", place("org/set", "main"))[1] == {"org/set": SHA}
+
+
+def test_nulls_are_named_by_row_and_column(tmp_path: Path) -> None:
+    features = raw.Features({"id": raw.INT, "tests": raw.List({"input": raw.TEXT})})
+    good, null, hole = {"id": 1, "tests": None}, {"id": None, "tests": []}, {"id": 2, "tests": [{"input": None}]}
+    for name, bad in (("id", null), ("tests", hole)):
+        for path in (
+            raw.parquet(tmp_path / "a.parquet", [good, bad], features),
+            raw.jsonl(tmp_path / "a.jsonl", [good, bad]),
+        ):
+            message = error(lambda where: list(hub.table("d", place(where), []).rows(COLUMNS, ("id",))), path)
+            assert "row 2" in message
+            assert f"column {name!r} is null or holds null" in message
+
+
 def test_a_location_of_no_kind_is_refused() -> None:
     assert "neither a file, a folder nor a hub id" in error(hub.table, "d", place("a/b/c", SHA), [["*.json"]])

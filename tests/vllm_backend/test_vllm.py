@@ -1,13 +1,10 @@
 """The vLLM backend against what transformers computes from the same folder: `make test-vllm`.
 
-One engine serves all tests but the last, which runs the stage as the pipeline does.
+One engine serves all tests: starting it takes most of their time.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +16,8 @@ import torch
 from scipy.stats import chisquare
 from transformers import AutoModelForCausalLM, AutoTokenizer, TopPLogitsWarper
 
+from maxk import cli, files, sampling
 from maxk import config as configuration
-from maxk import files, sampling
 from maxk.config import Config, Sampling, Vllm
 from maxk.errors import UserError
 from maxk.records import SAMPLE, Policy, Problem, Test
@@ -200,32 +197,28 @@ def test_an_unknown_finish_is_an_error(backend: VllmBackend) -> None:
 
 
 def test_the_stage_writes_what_the_pipeline_reads(
-    seconds: Config, policies: list[Policy], root: Path, tmp_path: Path
+    backend: VllmBackend, seconds: Config, policies: list[Policy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """All stages up to the samples, by the command line; the engine is the one that runs."""
+
+    def running(policy: Policy, config: Sampling) -> VllmBackend:
+        backend.policy, backend.config = policy, config
+        return backend
+
+    monkeypatch.setattr(sampling, "BACKENDS", {"vllm": running})
+    monkeypatch.chdir(tmp_path)
     changes = {
         "base": {"source": "hub", "model": policies[0].model},
-        "sampling": {
-            "backend": "vllm",
-            "n": 16,
-            "max_tokens": 32,
-            "chunk": 8,
-            "shards": 1,
-            "vllm": ENGINE.model_dump(),
-        },
+        "sampling": {"backend": "vllm", "shards": 1, "vllm": ENGINE.model_dump()},
         "tracking": {"enabled": False},
     }
     config = configuration.parse(configuration.overlay(seconds.model_dump(mode="json"), changes))
-    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
-    stages = [["configure", config.model_dump_json()]]
-    stages += [
-        [*stage.split(), "--config", config.layout.config]
-        for stage in ("prepare pocket-contests", "prepare pocket-short", "base", "sample base")
-    ]
-    for stage in stages:
-        subprocess.run([sys.executable, "-m", "maxk", *stage], cwd=tmp_path, check=True, env=environment)
-    path = tmp_path / config.layout.samples("base", "pocket-contests", 0)
+    assert cli.main(["configure", config.model_dump_json()]) == 0
+    for stage in ("prepare pocket-contests", "prepare pocket-short", "base", "sample base"):
+        assert cli.main([*stage.split(), "--config", config.layout.config]) == 0
+    path = config.layout.samples("base", "pocket-contests", 0)
     samples = files.read_table(path, SAMPLE)
-    assert samples.num_rows == 3 * 16
+    assert samples.num_rows == 3 * config.sampling.n
     assert np.isfinite(samples.column("entropy").to_numpy()).all()
     recorded = files.read_provenance(path).environment
     assert recorded["backend"] == "vllm"

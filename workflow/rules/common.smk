@@ -15,7 +15,7 @@ shell.prefix(
 )
 
 from maxk import config as configuration
-from maxk import environment
+from maxk import environment, memory
 from maxk.errors import UserError
 from maxk.files import canonical
 from maxk.paths import BASE, POLICY_PATTERN

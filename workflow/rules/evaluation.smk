@@ -1,7 +1,7 @@
 """Samples, verdicts and scores of every policy, the base model's made by the same rules as all others.
 
 A job takes one shard of all evaluated datasets, so that a model is loaded once.
-Makes results/samples/…, results/verdicts/… and results/scores/{policy}/{dataset}.parquet.
+Makes results/samples/… (what a policy read stands beside what it wrote), results/verdicts/… and results/scores/{policy}/{dataset}.parquet.
 """
 
 PROBLEMS = [OUT.problems(dataset) for dataset in CONFIG.evaluated]
@@ -13,7 +13,12 @@ rule sample:
         policy=OUT.policy("{policy}"),
         problems=PROBLEMS,
     output:
-        [OUT.samples("{policy}", dataset, "{shard}") for dataset in CONFIG.evaluated],
+        samples=[
+            OUT.samples("{policy}", dataset, "{shard}") for dataset in CONFIG.evaluated
+        ],
+        prompts=[
+            OUT.prompts("{policy}", dataset, "{shard}") for dataset in CONFIG.evaluated
+        ],
     log:
         OUT.log("sample", "{policy}", "{shard}"),
     benchmark:
@@ -23,7 +28,7 @@ rule sample:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=16_000,
+        mem_mb=memory.sample(CONFIG),
         runtime=12 * 60,
         gpu=gpus(CONFIG.sampling.gpus),
     params:
@@ -40,7 +45,7 @@ rule verify:
     """Run the sampled programs in the sandbox and compare their outputs."""
     input:
         problems=PROBLEMS,
-        samples=rules.sample.output,
+        samples=rules.sample.output.samples,
     output:
         [OUT.verdicts("{policy}", dataset, "{shard}") for dataset in CONFIG.evaluated],
     log:
@@ -52,7 +57,7 @@ rule verify:
         "../../environment.yml"
     threads: CONFIG.verification.workers
     resources:
-        mem_mb=8_000,
+        mem_mb=memory.verify(CONFIG),
         runtime=12 * 60,
     params:
         config=OUT.config,

@@ -31,7 +31,7 @@ rule prepare:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=4_000,
+        mem_mb=lambda wildcards: memory.prepare(CONFIG, wildcards.dataset),
         runtime=60,
     params:
         config=OUT.config,

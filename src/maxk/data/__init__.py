@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from maxk.config import Dataset, PocketDataset
+from maxk.config import CodeforcesDataset, Dataset, PocketDataset
 from maxk.data.filters import MAX_TEST_BYTES, Funnel, Judge, complete, largest_test
 from maxk.errors import UserError
 from maxk.records import Problem
@@ -46,6 +47,32 @@ def load(name: str, config: Dataset, judge: Judge | None = None) -> tuple[list[P
         problems = complete(config, candidates, funnel, judge)
     check(problems)
     return problems, funnel
+
+
+def at_commits(name: str, config: Dataset) -> tuple[Dataset, dict[str, str]]:
+    """The section with commits in place of branches and tags, and what was resolved: location → commit."""
+    if isinstance(config, PocketDataset):
+        return config, {}
+    from maxk.data import hub
+
+    commits: dict[str, str] = {}
+
+    def resolved(place: Any, key: str, where: str, kind: str = "dataset") -> Any:
+        commit = hub.commit_of(key, where, place.revision, kind)
+        if commit is None:
+            return place
+        commits[where] = commit
+        return place.model_copy(update={"revision": commit})
+
+    key = f"datasets.{name}"
+    config = resolved(config, key, config.location)
+    if config.length is not None:
+        limit = resolved(config.length, f"{key}.length", config.length.tokenizer, "model")
+        config = config.model_copy(update={"length": limit})
+    if isinstance(config, CodeforcesDataset) and config.without is not None:
+        other = resolved(config.without, f"{key}.without", config.without.location)
+        config = config.model_copy(update={"without": other})
+    return config, commits
 
 
 def lines(name: str, funnel: dict[str, int]) -> Iterator[str]:

@@ -47,23 +47,37 @@ def candidates(name: str, config: AppsDataset, funnel: Funnel) -> Iterator[Candi
 def _rows(table: Table) -> Iterator[dict[str, Any]]:
     """Rows of either schema, with `id` whatever its column is called."""
     if "test_list" in table.columns:
-        return table.rows(MAPCODER)
+        return table.rows(MAPCODER, ("id", "starter_code", "test_list"))
     column = "problem_id" if "problem_id" in table.columns else "id"
-    return ({**row, "id": row[column]} for row in table.rows({column: int, **HUB}))
+    return ({**row, "id": row[column]} for row in table.rows({column: int, **HUB}, (column, "starter_code")))
 
 
 def _candidate(dataset: str, split: str, row: dict[str, Any]) -> Candidate | None:
     """None for a row whose tests call a function."""
     problem_id = f"{dataset}/{row['id']}"
     if "test_list" in row:
-        tests = [Test(unix(_text(test["input"])), unix(_text(test["output"]))) for test in row["test_list"]]
-        return Candidate(Problem(problem_id, dataset, split, unix(row["description"] or ""), tests))
+        return Candidate(Problem(problem_id, dataset, split, unix(row["description"] or ""), _tests(problem_id, row)))
     cases = _json(problem_id, "input_output", row["input_output"], {})
     if cases.get("fn_name"):
         return None
-    texts = {"input": list(map(_text, cases.get("inputs", []))), "output": list(map(_text, cases.get("outputs", [])))}
+    texts = {name: _texts(problem_id, f"{name}s", cases.get(f"{name}s", [])) for name in ("input", "output")}
     problem = Problem(problem_id, dataset, split, unix(row["question"] or ""), tests=parallel_tests(problem_id, texts))
     return Candidate(problem, solutions=_json(problem_id, "solutions", row["solutions"], []))
+
+
+def _tests(problem_id: str, row: dict[str, Any]) -> list[Test]:
+    """Tests in MapCoder's schema."""
+    try:
+        return [Test(unix(_text(test["input"])), unix(_text(test["output"]))) for test in row["test_list"]]
+    except (TypeError, KeyError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"{problem_id}: its test_list cannot be decoded ({reason})") from None
+
+
+def _texts(problem_id: str, name: str, values: Any) -> list[str]:
+    if not isinstance(values, list):
+        raise UserError(f"{problem_id}: its {name} are {type(values).__name__}, expected list")
+    return [_text(value) for value in values]
 
 
 def _text(lines: Any) -> str:

@@ -42,7 +42,7 @@ def layouts(splits: tuple[str, ...]) -> list[list[str]]:
 def candidates(name: str, config: CodeContestsDataset, funnel: Funnel) -> Iterator[Candidate]:
     columns = {**COLUMNS, **SOLUTIONS} if config.check_solutions else COLUMNS
     table = hub.table(name, config, layouts(config.upstream_splits))
-    rows = funnel.start(table.rows(columns))
+    rows = funnel.start(table.rows(columns, required=("name",)))
     rows = funnel.keep("difficulty", rows, lambda row: row["difficulty"] in config.difficulties, _name)
     rows = funnel.keep("standard_streams", rows, lambda row: not (row["input_file"] or row["output_file"]), _name)
     return (_candidate(name, row) for row in rows)

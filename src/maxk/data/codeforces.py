@@ -40,7 +40,7 @@ COLUMNS = {
 def candidates(name: str, config: CodeforcesDataset, funnel: Funnel) -> Iterator[Candidate]:
     folder = FOLDERS[config.subset]
     tables = hub.split_tables(name, config, lambda split: [[f"{folder}/{split}-*.parquet"], [f"{split}.jsonl*"]])
-    rows = funnel.start((split, row) for split, table in tables for row in table.rows(COLUMNS))
+    rows = funnel.start((split, row) for split, table in tables for row in table.rows(COLUMNS, ("id",)))
 
     def keep(step: str, accepts: Any) -> None:
         nonlocal rows

@@ -28,7 +28,7 @@ COLUMNS = {
 
 
 def candidates(name: str, config: CureDataset, funnel: Funnel) -> Iterator[Candidate]:
-    rows = funnel.start(hub.table(name, config, LAYOUTS).rows(COLUMNS))
+    rows = funnel.start(hub.table(name, config, LAYOUTS).rows(COLUMNS, ("task_id",)))
     rows = funnel.keep("standard_streams", rows, lambda row: row["exe_method"] == "stdin", lambda row: row["task_id"])
     return (Candidate(_problem(name, row)) for row in rows)
 

@@ -1,9 +1,10 @@
 """A benchmark's raw rows: from the hub, a mirror or local files, with the columns checked.
 
 Files of the pinned revision are fetched into the Hugging Face cache; no loading script of a repository is ever run.
-With HF_HUB_OFFLINE=1 the cache must hold them. A local folder is laid out like the hub's repository, or the location is
-a single file. What is missing, renamed or of another type is a UserError that says which column, what was expected and
-what is there.
+With HF_HUB_OFFLINE=1 the cache must hold them. A branch or tag is resolved to its commit first, with a warning
+(`commit_of`). A local folder is laid out like the hub's repository, or the location is a single file. What is missing,
+renamed or of another type is a UserError that says which column, what was expected and what is there. Null may be any
+column that is not named as `required`, and any field of a struct, but no item of a list.
 
     table = hub.table("mbpp", config, [["full/*.parquet"]])
     for row in table.rows({"task_id": int, "test_list": [str]}): ...
@@ -17,6 +18,7 @@ import gzip
 import itertools
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +48,8 @@ class Table(Protocol):
     @property
     def columns(self) -> Sequence[str]: ...
 
-    def rows(self, columns: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
-        """The rows with just these columns. Raises UserError where one is missing or of another kind."""
+    def rows(self, columns: Mapping[str, Kind], required: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+        """The rows with just these columns. Raises UserError where one is missing, of another kind or null."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,15 @@ class ParquetTable:
     def columns(self) -> Sequence[str]:
         return list(self.dataset.column_names)
 
-    def rows(self, columns: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+    def rows(self, columns: Mapping[str, Kind], required: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         for column, expected in columns.items():
             if column not in self.columns:
                 raise _missing(self.where, column, expected, self.columns)
             got = kind_of(self.dataset.features[column])
             if not _fits(got, expected):
                 raise _mismatch(self.where, column, expected, _shown(got))
-        return iter(self.dataset.select_columns(list(columns)))
+        for number, row in enumerate(self.dataset.select_columns(list(columns)), 1):
+            yield _whole(f"{self.where} (row {number})", row, columns, required)
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,14 @@ class JsonTable:
     def columns(self) -> Sequence[str]:
         return list(next(self._read(), ("", {}))[1])
 
-    def rows(self, columns: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+    def rows(self, columns: Mapping[str, Kind], required: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         for where, row in self._read():
             for column, expected in columns.items():
                 if column not in row:
                     raise _missing(where, column, expected, list(row))
                 if not _value_fits(row[column], expected):
                     raise _mismatch(where, column, expected, _described(row[column]))
-            yield {column: row[column] for column in columns}
+            yield _whole(where, row, columns, required)
 
     def _read(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Rows with where they stand."""
@@ -116,6 +119,22 @@ def _json_rows(path: Path) -> Iterator[Any]:
         for line in itertools.chain([first], lines):
             if line.strip():
                 yield json.loads(line)
+
+
+def _whole(where: str, row: Mapping[str, Any], columns: Mapping[str, Kind], required: Sequence[str]) -> dict[str, Any]:
+    """The row's `columns`. Raises UserError where a required one, or an item of a list, is null."""
+    for column, kind in columns.items():
+        if (row[column] is None and column in required) or (kind is not object and _has_hole(row[column])):
+            raise UserError(f"{where}: column {column!r} is null or holds null in a list; drop the row, or {_PIN}")
+    return {column: row[column] for column in columns}
+
+
+def _has_hole(value: Any, in_list: bool = False) -> bool:
+    if isinstance(value, list):
+        return any(_has_hole(item, in_list=True) for item in value)
+    if isinstance(value, dict):
+        return any(_has_hole(item, in_list) for item in value.values())
+    return value is None and in_list
 
 
 def _missing(where: str, column: str, expected: Kind, columns: Sequence[str]) -> UserError:
@@ -197,35 +216,56 @@ def _check_whole(name: str, paths: Sequence[Path]) -> None:
 
 def _fetch(name: str, place: Place, layouts: Sequence[Sequence[str]]) -> Path:
     """The snapshot of the hub repository in the local cache, downloaded where it is not there yet."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
-
-    where, patterns = place.location, [pattern for layout in layouts for pattern in layout]
+    where = place.location
     if where.startswith((".", "/", "~")) or where.endswith(DATA_SUFFIXES):
         raise UserError(f"datasets.{name}.location: no file or folder {where}")
     if place.revision is None:
         raise UserError(
             f"datasets.{name}.revision: missing; pin a commit of {where}, or set location to a local folder"
         )
+    patterns = [pattern for layout in layouts for pattern in layout]
+    return _snapshot(f"datasets.{name}", where, place.revision, "dataset", patterns)
+
+
+def _snapshot(key: str, where: str, revision: str, kind: str, patterns: Sequence[str]) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
+
     try:
-        folder = snapshot_download(where, repo_type="dataset", revision=place.revision, allow_patterns=patterns)
+        folder = snapshot_download(where, repo_type=kind, revision=revision, allow_patterns=list(patterns))
     except HFValidationError:
-        raise UserError(f"datasets.{name}.location: {where!r} is neither a file, a folder nor a hub id") from None
+        raise UserError(f"{key}.location: {where!r} is neither a file, a folder nor a hub id") from None
     except RevisionNotFoundError:
         raise UserError(
-            f"datasets.{name}.revision: {where} has no revision {place.revision} (any more); pin another commit, or "
+            f"{key}.revision: {where} has no revision {revision} (any more); pin another commit, or "
             "set location to a mirror or a local copy"
         ) from None
     except RepositoryNotFoundError:
-        raise UserError(
-            f"datasets.{name}.location: the hub has no public dataset {where}; log in or name a mirror"
-        ) from None
+        raise UserError(f"{key}.location: the hub has no public {kind} {where}; log in or name a mirror") from None
     except Exception as error:
         raise UserError(
-            f"datasets.{name}: {where} at {place.revision} cannot be fetched ({_first_line(error)}); it is not in the "
+            f"{key}: {where} at {revision} cannot be fetched ({_first_line(error)}); it is not in the "
             "local cache either. Go online (unset HF_HUB_OFFLINE), or set location to a mirror or a local copy"
         ) from error
     return Path(folder)
+
+
+def commit_of(key: str, where: str, revision: str | None, kind: str = "dataset") -> str | None:
+    """The commit that a revision of a hub repository stands for now; None where there is nothing to resolve.
+
+    A branch or tag can move, so that the same configuration gives other data: it is warned of.
+    """
+    if revision is None or Path(where).expanduser().exists():
+        return None
+    if re.fullmatch(r"[0-9a-f]{40}", revision):
+        return revision
+    commit = _snapshot(key, where, revision, kind, []).name
+    print(
+        f"warning: {key}.revision: {revision!r} of {where} is no commit and can change; "
+        f"it is {commit} now: pin that to repeat this run",
+        file=sys.stderr,
+    )
+    return commit
 
 
 # ------------------------------------------------------------------------------------------------------------- kinds

@@ -26,6 +26,7 @@ COLUMNS = {
     "original_json": {"question_content": str, "starter_code": str, "metadata": str},
     "partial_solution": str,
 }
+REQUIRED = ("question_id", "public_test_cases", "private_test_cases", "original_json")
 
 _COMPLETION = """{statement}
 
@@ -35,7 +36,7 @@ Complete this beginning of a program; answer with the whole program, the beginni
 
 
 def candidates(name: str, config: LiveBenchDataset, funnel: Funnel) -> Iterator[Candidate]:
-    rows = funnel.start(hub.table(name, config, LAYOUTS).rows(COLUMNS))
+    rows = funnel.start(hub.table(name, config, LAYOUTS).rows(COLUMNS, REQUIRED))
     rows = funnel.keep("task", rows, lambda row: row["task"] in config.tasks, lambda row: row["question_id"])
     decoded: Iterator[tuple[dict[str, Any], Cases]] = (
         (row, cases_of(f"{name}/{row['question_id']}", row)) for row in rows
@@ -52,7 +53,7 @@ def _problem(dataset: str, row: dict[str, Any], cases: Cases) -> Problem:
     statement, beginning = unix(original["question_content"] or ""), row["partial_solution"] or ""
     if cases.functional:
         function = function_name(problem_id, original["metadata"])
-        statement = functional_statement(statement, beginning or original["starter_code"], function)
+        statement = functional_statement(statement, beginning or original["starter_code"] or "", function)
     elif beginning:
         statement = _COMPLETION.format(statement=statement.strip(), beginning=beginning)
     return Problem(problem_id, dataset, split="", statement=statement, tests=cases.tests)

@@ -19,6 +19,7 @@ from maxk.records import Problem
 COLUMNS = dict.fromkeys(
     ("question_content", "question_id", "starter_code", "public_test_cases", "private_test_cases", "metadata"), str
 )
+REQUIRED = ("question_id", "starter_code", "public_test_cases", "private_test_cases")
 
 
 def layouts(version: str) -> list[list[str]]:
@@ -30,7 +31,7 @@ def layouts(version: str) -> list[list[str]]:
 
 
 def candidates(name: str, config: LiveCodeBenchDataset, funnel: Funnel) -> Iterator[Candidate]:
-    rows = funnel.start(hub.table(name, config, layouts(config.version)).rows(COLUMNS))
+    rows = funnel.start(hub.table(name, config, layouts(config.version)).rows(COLUMNS, REQUIRED))
     decoded: Iterator[tuple[dict[str, Any], Cases]] = (
         (row, cases_of(f"{name}/{row['question_id']}", row)) for row in rows
     )

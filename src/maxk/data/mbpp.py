@@ -23,7 +23,7 @@ TEST_IDS = range(11, 511)
 
 
 def candidates(name: str, config: MbppDataset, funnel: Funnel) -> Iterator[Candidate]:
-    rows = funnel.start(hub.table(name, config, LAYOUTS).rows(COLUMNS))
+    rows = funnel.start(hub.table(name, config, LAYOUTS).rows(COLUMNS, ("task_id", "text", "code")))
     tried = funnel.keep("convertible", ((row, calls_of(row)) for row in rows), lambda pair: bool(pair[1]), _task_id)
     parsed: Iterator[tuple[dict[str, Any], list[Call]]] = ((row, asserted) for row, asserted in tried if asserted)
     parsed = funnel.keep(f"{config.form}_form", parsed, lambda pair: _tests(config.form, pair[1]) is not None, _task_id)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from maxk import models
 from maxk.config import Sampling
 from maxk.errors import UserError
-from maxk.records import Policy, Problem
+from maxk.records import Policy, Task
 
 
 class Completion(NamedTuple):
@@ -53,17 +53,17 @@ def seed_of(*parts: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def requests(problems: Sequence[Problem], prompts: Sequence[str], policy: str, config: Sampling) -> list[Request]:
-    """The requests that give every problem its `config.n` completions."""
+def requests(tasks: Sequence[Task], prompts: Sequence[str], policy: str, config: Sampling) -> list[Request]:
+    """The requests that give every task its `config.n` completions."""
     return [
         Request(
-            problem.problem_id,
+            task.problem_id,
             prompt,
             first,
             count=min(config.chunk, config.n - first),
-            seed=seed_of(config.seed, policy, problem.problem_id, first),
+            seed=seed_of(config.seed, policy, task.problem_id, first),
         )
-        for problem, prompt in zip(problems, prompts, strict=True)
+        for task, prompt in zip(tasks, prompts, strict=True)
         for first in range(0, config.n, config.chunk)
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def run(args: argparse.Namespace) -> None:
         settings = config.settings("base")
         run.params(settings)
         model, revision = _model(config, run)
-        lineage = {"settings": settings, "weights": _identity(config, model)}
+        lineage = {"settings": settings, "weights": _identity(config, model, revision)}
         policy = Policy(BASE, config.label(BASE), model, revision, lineage, environment.versions())
         files.write_policy(config.layout.policy(BASE), policy)
         run.artifact(config.layout.policy(BASE))
@@ -33,8 +34,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
     if not isinstance(config.base, PretrainedBase):
-        _check_reachable(config.base)
-        return config.base.model, config.base.revision
+        return config.base.model, _reachable(config.base)
     from maxk.training.pretrain import pretrain
 
     environment.quiet_libraries()
@@ -46,7 +46,7 @@ def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
     return str(folder), None
 
 
-def _identity(config: Config, model: str) -> str:
+def _identity(config: Config, model: str, revision: str | None) -> str:
     """What the weights are, where the settings do not say it: a folder's content, or the commit that the hub served."""
     if isinstance(config.base, PretrainedBase):
         return "pretrained"
@@ -54,18 +54,21 @@ def _identity(config: Config, model: str) -> str:
     if folder.is_dir():
         kept = [*folder.glob("*.safetensors"), *folder.glob("*.json")]
         return files.digest_of({path.name: files.digest(path) for path in sorted(kept)})
-    return str(models.config(model, config.base.revision)._commit_hash)
+    return str(revision)
 
 
-def _check_reachable(base: HubBase) -> None:
-    """Loads configuration and tokenizer, so that a wrong name or a missing network is told before any work."""
+def _reachable(base: HubBase) -> str | None:
+    """The commit that the hub serves, which all later stages take; None for a folder.
+
+    Loads configuration and tokenizer, so that a wrong name or a missing network is told before any work.
+    """
     if Path(base.model).is_dir() and not any(Path(base.model).glob("*.safetensors")):
         raise UserError(
             f"base.model {base.model!r} holds no *.safetensors; other weight files can run code when they are read, "
             "so convert them: load the model where you trust it and call save_pretrained"
         )
     try:
-        models.config(base.model, base.revision)
+        found = models.config(base.model, base.revision)
         models.tokenizer(base.model, base.revision)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
@@ -73,3 +76,11 @@ def _check_reachable(base: HubBase) -> None:
             f"base.model {base.model!r} cannot be loaded ({reason[:200]}); give a hub id or an existing folder, and "
             "check HF_HUB_OFFLINE and HF_TOKEN"
         ) from None
+    commit = None if Path(base.model).is_dir() else str(found._commit_hash)
+    if commit not in (None, base.revision):
+        print(
+            f"warning: base.revision: {base.revision or 'main'!r} of {base.model} is no commit and can change; it is "
+            f"{commit} now: pin that to repeat this run",
+            file=sys.stderr,
+        )
+    return commit

@@ -27,11 +27,13 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"prepare: no dataset {name!r}; known: {', '.join(config.datasets)}")
     settings = config.settings("prepare", dataset=name)
     with tracking.stage(config, "prepare", dataset=name) as run:
-        problems, funnel = data.load(name, config.datasets[name], grading.judge(config))
+        dataset, commits = data.at_commits(name, config.datasets[name])
+        problems, funnel = data.load(name, dataset, grading.judge(config))
         for line in data.lines(name, funnel):
             print(line, file=sys.stderr)
         files.write_json(layout.funnel(name), funnel)
-        files.write_problems(layout.problems(name), problems, Provenance("prepare", config.name, settings))
+        source = Provenance("prepare", config.name, settings, environment={"commits": commits})
+        files.write_problems(layout.problems(name), problems, source)
         run.params(settings)
         run.metrics({f"funnel/{step}": count for step, count in funnel.items()})
         run.dataset(name, layout.problems(name), files.digest(layout.problems(name)), context="prepared")

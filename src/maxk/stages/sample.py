@@ -15,7 +15,7 @@ from maxk import config as configuration
 from maxk import environment, files, gpus, progress, records, tracking
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.records import Policy, Problem, Provenance
+from maxk.records import Policy, Provenance, Task
 
 
 def register_parser(subparsers: Any) -> None:
@@ -30,11 +30,11 @@ def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
     gpus.hold(config.sampling.gpus if config.gpus else 0)
     policy = files.read_policy(config.layout.policy(args.policy))
-    problems = {name: shard_of(config, name, args.shard) for name in config.evaluated}
+    tasks = {name: _tasks(config, name, args.shard) for name in config.evaluated}
     with tracking.stage(config, "sample", policy=policy.name, shard=str(args.shard)) as run:
         run.params(config.settings("sample"))
-        completions, facts = _sample(config, policy, [p for share in problems.values() for p in share], args.shard)
-        for dataset, share in problems.items():
+        completions, facts = _sample(config, policy, [task for share in tasks.values() for task in share], args.shard)
+        for dataset, share in tasks.items():
             _write(config, policy, dataset, args.shard, share, completions, facts)
         everything = [c for one in completions.values() for c in one]
         run.metrics({"completions": len(everything)})
@@ -43,26 +43,30 @@ def run(args: argparse.Namespace) -> None:
             run.metrics({"truncated": sum(c.finish_reason == "length" for c in everything) / len(everything)})
 
 
-def shard_of(config: Config, dataset: str, shard: int) -> list[Problem]:
-    """The shard's share of a dataset's test problems: every `shards`-th of them."""
+def share_of(config: Config, shard: int) -> slice:
+    """A shard's share of every dataset's test problems: every `shards`-th of them."""
     if not 0 <= shard < config.sampling.shards:
         raise UserError(
             f"shard {shard}: sampling.shards={config.sampling.shards} allows 0 … {config.sampling.shards - 1}"
         )
-    return files.read_problems(config.layout.problems(dataset), "test")[shard :: config.sampling.shards]
+    return slice(shard, None, config.sampling.shards)
+
+
+def _tasks(config: Config, dataset: str, shard: int) -> list[Task]:
+    return files.read_tasks(config.layout.problems(dataset), "test")[share_of(config, shard)]
 
 
 def _sample(
-    config: Config, policy: Policy, problems: list[Problem], shard: int
+    config: Config, policy: Policy, tasks: list[Task], shard: int
 ) -> tuple[dict[str, list[Any]], Mapping[str, str | float]]:
-    """All completions of the problems, in sample order, by problem id; and what the backend tells of itself."""
+    """All completions of the tasks, in sample order, by problem id; and what the backend tells of itself."""
     from maxk import models, prompts, sampling
 
     environment.quiet_libraries()
     tokenizer = models.tokenizer(policy.model, policy.revision)
-    rendered = [prompts.render(problem.statement, config.prompt, tokenizer) for problem in problems]
-    _write_prompts(config, policy, shard, problems, rendered)
-    requests = sampling.requests(problems, rendered, policy.name, config.sampling)
+    rendered = [prompts.render(task.statement, config.prompt, tokenizer) for task in tasks]
+    _write_prompts(config, policy, shard, tasks, rendered)
+    requests = sampling.requests(tasks, rendered, policy.name, config.sampling)
     backend = sampling.BACKENDS[config.sampling.backend](policy, config.sampling)
     chunks: dict[str, dict[int, list[Any]]] = defaultdict(dict)
     done = progress.track(backend.sample(requests), total=len(requests), label=f"sample {policy.name}")
@@ -71,10 +75,10 @@ def _sample(
     return {name: [c for first in sorted(one) for c in one[first]] for name, one in chunks.items()}, backend.facts
 
 
-def _write_prompts(config: Config, policy: Policy, shard: int, problems: list[Problem], rendered: list[str]) -> None:
+def _write_prompts(config: Config, policy: Policy, shard: int, tasks: list[Task], rendered: list[str]) -> None:
     """Stores what the policy reads, a dataset a file; before the samples, whose existence means completion."""
     for dataset in config.evaluated:
-        pairs = [(p.problem_id, text) for p, text in zip(problems, rendered, strict=True) if p.dataset == dataset]
+        pairs = [(t.problem_id, text) for t, text in zip(tasks, rendered, strict=True) if t.dataset == dataset]
         columns = {"problem_id": [problem_id for problem_id, _ in pairs], "prompt": [text for _, text in pairs]}
         source = Provenance("sample", config.name, config.settings("sample"))
         files.write_table(config.layout.prompts(policy.name, dataset, shard), columns, records.PROMPT, source)
@@ -85,17 +89,17 @@ def _write(
     policy: Policy,
     dataset: str,
     shard: int,
-    problems: list[Problem],
+    tasks: list[Task],
     completions: dict[str, list[Any]],
     facts: Mapping[str, str | float],
 ) -> None:
-    for problem in problems:
-        got = len(completions[problem.problem_id])
+    for task in tasks:
+        got = len(completions[task.problem_id])
         if got != config.sampling.n:
             raise UserError(
-                f"{policy.name}, {dataset}, {problem.problem_id}: {got} completions, expected n={config.sampling.n}"
+                f"{policy.name}, {dataset}, {task.problem_id}: {got} completions, expected n={config.sampling.n}"
             )
-    rows = [(p.problem_id, i, *c) for p in problems for i, c in enumerate(completions[p.problem_id])]
+    rows = [(t.problem_id, i, *c) for t in tasks for i, c in enumerate(completions[t.problem_id])]
     columns = {name: [row[i] for row in rows] for i, name in enumerate(records.SAMPLE.names)}
     layout = config.layout
     source = Provenance(

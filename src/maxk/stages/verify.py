@@ -16,7 +16,7 @@ from maxk import environment, files, records, tracking
 from maxk.config import Config
 from maxk.progress import Progress
 from maxk.records import Provenance
-from maxk.stages.sample import shard_of
+from maxk.stages.sample import share_of
 
 
 def register_parser(subparsers: Any) -> None:
@@ -50,7 +50,8 @@ def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) 
     layout = config.layout
     source = layout.samples(policy, dataset, shard)
     samples = files.read_table(source, records.SAMPLE)
-    problems = {p.problem_id: p for p in shard_of(config, dataset, shard)}
+    share = files.read_problems(layout.problems(dataset), "test", share_of(config, shard))
+    problems = {problem.problem_id: problem for problem in share}
     problem_ids = samples.column("problem_id").to_pylist()
     extractions = [extract_program(text) for text in samples.column("completion").to_pylist()]
     limits = grading.limits(config)
