@@ -1,5 +1,5 @@
 # make run    the default experiment, from nothing to results/table2.csv (CONFIG=config/other.yaml for another scale)
-# make test   the test suite
+# make test   the test suite (make test-faults: kills, full disks, clocks, two runs at once, against the real pipeline)
 # make check  formatting, lint and types
 # make ui     the MLflow page of the default experiment (CONFIG=… of another)
 # make docs   the documentation as a site, in site/
@@ -18,13 +18,10 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: run test test-tracking test-vllm test-slurm check docs audit ui clean
+.PHONY: run test test-faults test-tracking test-vllm test-slurm check docs audit ui clean
 
-# The lock is the kernel's: a killed run leaves none behind, and while a job of a killed run is still at work it waits.
 run: $(READY)
-	@exec 9>.run.lock; \
-	flock --nonblock 9 || { echo "another run is at work in this folder; waiting for it to end"; flock 9; }; \
-	snakemake --nolock --cores all $(if $(CONFIG),--configfile $(CONFIG))
+	snakemake --cores all $(if $(CONFIG),--configfile $(CONFIG))
 
 test: $(READY)
 	pytest --numprocesses auto --maxprocesses 4 --dist loadfile
@@ -32,6 +29,9 @@ test: $(READY)
 test-tracking: $(READY)
 	@command -v initdb || ls /usr/lib/postgresql/*/bin/initdb || { echo "install PostgreSQL: apt-get install postgresql"; exit 2; }
 	pytest tests/test_tracking_server.py
+
+test-faults: $(READY)
+	pytest -s tests/faults
 
 test-vllm: $(VLLM_VENV)/.ready
 	PYTHONPATH=src $(VLLM_VENV)/bin/python -m pytest tests/vllm_backend

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -12,6 +14,7 @@ import pytest
 
 from maxk import config as configuration
 from maxk.config import Config
+from pipeline import RESULTS, snakemake
 
 ROOT = Path(__file__).parent.parent
 
@@ -43,3 +46,27 @@ def base_model(seconds: Config, tmp_path_factory: pytest.TempPathFactory) -> str
     folder = tmp_path_factory.mktemp("base") / "model"
     pretrain(seconds.base, seconds.prompt, folder)
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished, undisturbed run of the seconds-scale experiment. Not to be changed."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    done = snakemake(folder)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture
+def unfinished(finished: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Copies the finished folder, without what the paths (below the experiment's folder) name."""
+
+    def copy(*absent: str) -> Path:
+        folder = tmp_path / "copy"
+        shutil.copytree(finished, folder, symlinks=True)
+        for pattern in absent:
+            for path in (folder / RESULTS).glob(pattern):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return folder
+
+    return copy

@@ -19,7 +19,7 @@ from maxk.cli import STAGES, parser
 LAYERS = [
     {"errors", "paths", "records", "objective_types", "estimators", "progress", "models"},
     {"config", "files", "gpus", "objectives", "surrogates", "provenance", "verification"},
-    {"tracking", "environment", "memory", "prompts", "diagnostics", "grading", "scoring", "shards", "data"},
+    {"tracking", "environment", "memory", "prompts", "diagnostics", "grading", "scoring", "shards", "data", "outcome"},
     {"sampling", "training"},
     {"reporting"},
     {"stages"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import random
 import re
 import shutil
@@ -19,39 +18,15 @@ from mlflow import MlflowClient
 
 from maxk import files
 from maxk.reporting import specs
+from pipeline import Background, snakemake, tables
 
 POLICIES = ["base", "grpo", "bon_offpolicy_exact"]
 DATASETS = ["pocket-contests", "pocket-short"]
-TARGETS = ["table2.csv", "table3.csv", "statistics.csv", "figure1.png"]
-
-
-def command(root: Path, folder: Path, *arguments: str) -> list[str]:
-    return [
-        *(sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--directory", str(folder)),
-        *("--configfile", str(root / "tests" / "configs" / "seconds.yaml"), "--cores", "2", *arguments),
-    ]
-
-
-def snakemake(root: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # The environment's bin folder first, as `make` and an activated environment have it.
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    return subprocess.run(
-        command(root, folder, *arguments), capture_output=True, text=True, check=False, env=environment, timeout=600
-    )
 
 
 def jobs(text: str) -> set[str]:
     """Rules that a dry run would run, from its table of job counts."""
     return set(re.findall(r"^(\w+) +\d+$", text, re.MULTILINE)) - {"total"}
-
-
-@pytest.fixture(scope="module")
-def finished(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    done = snakemake(root, folder)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return folder
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -140,8 +115,8 @@ def test_every_job_is_a_finished_nested_run(finished: Path, monkeypatch: pytest.
 
 
 # ------------------------------------------------------------------------------------------------- nothing twice
-def test_a_second_run_does_nothing(root: Path, finished: Path) -> None:
-    done = snakemake(root, finished)
+def test_a_second_run_does_nothing(finished: Path) -> None:
+    done = snakemake(finished)
     assert done.returncode == 0
     assert "Nothing to be done" in done.stdout + done.stderr
 
@@ -157,22 +132,20 @@ def test_a_second_run_does_nothing(root: Path, finished: Path) -> None:
         ("verification={cpu_s: 1.0}", {"train", "sample", "verify", "score"}),
     ],
 )
-def test_a_changed_setting_repeats_what_it_concerns(
-    root: Path, finished: Path, change: str, expected: set[str]
-) -> None:
-    done = snakemake(root, finished, "--dry-run", "--config", change)
+def test_a_changed_setting_repeats_what_it_concerns(finished: Path, change: str, expected: set[str]) -> None:
+    done = snakemake(finished, "--dry-run", "--config", change)
     reports = {"table", "figure", "summary", "report", "all"}
     assert done.returncode == 0, done.stderr
     assert jobs(done.stdout + done.stderr) - reports == expected - reports
 
 
-def test_a_changed_setting_after_a_failed_run_runs_what_is_missing(root: Path, tmp_path: Path) -> None:
+def test_a_changed_setting_after_a_failed_run_runs_what_is_missing(tmp_path: Path) -> None:
     """Inputs marked `ancient()` once hid the missing jobs: only the configuration was written, and success reported."""
     target = ("--", "results/seconds/data/pocket-short/problems.parquet")
-    failed = snakemake(root, tmp_path, "--config", "datasets={pocket-short: {train: 100000}}", *target)
+    failed = snakemake(tmp_path, "--config", "datasets={pocket-short: {train: 100000}}", *target)
     assert failed.returncode != 0
     assert not (tmp_path / target[1]).exists()
-    assert snakemake(root, tmp_path, *target).returncode == 0
+    assert snakemake(tmp_path, *target).returncode == 0
     assert (tmp_path / target[1]).exists()
 
 
@@ -185,17 +158,15 @@ def test_a_changed_setting_after_a_failed_run_runs_what_is_missing(root: Path, t
         ("seeds=[-1]", "seeds.0"),
     ],
 )
-def test_a_wrong_configuration_stops_before_any_job(root: Path, tmp_path: Path, change: str, expected: str) -> None:
-    done = snakemake(root, tmp_path, "--config", change)
+def test_a_wrong_configuration_stops_before_any_job(tmp_path: Path, change: str, expected: str) -> None:
+    done = snakemake(tmp_path, "--config", change)
     assert done.returncode != 0
     assert expected in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "results").exists()
 
 
-def test_damaged_scores_are_named_and_cost_only_the_tables_made_from_them(
-    root: Path, finished: Path, tmp_path: Path
-) -> None:
+def test_damaged_scores_are_named_and_cost_only_the_tables_made_from_them(finished: Path, tmp_path: Path) -> None:
     """Snakemake removes a table before it makes it anew. An `update()` output would come back from a failed job, but
     with a new date: a stale table that counts as up to date. None is better, and what took work to make stays."""
     folder, target = tmp_path / "copy", "results/seconds/table2.csv"
@@ -203,13 +174,13 @@ def test_damaged_scores_are_named_and_cost_only_the_tables_made_from_them(
     table, work = (folder / target).read_bytes(), _digests(folder)
     score = folder / "results/seconds/scores/base/pocket-short.parquet"
     score.write_bytes(score.read_bytes()[:100])
-    done = snakemake(root, folder, "--", target)
+    done = snakemake(folder, "--", target)
     assert done.returncode != 0
     assert "pocket-short.parquet: not a whole parquet file" in done.stdout + done.stderr
     assert not (folder / target).exists()
     assert {path for path, digest in _digests(folder).items() if digest != work[path]} == {score.relative_to(folder)}
     score.unlink()
-    assert snakemake(root, folder, "--", target).returncode == 0
+    assert snakemake(folder, "--", target).returncode == 0
     assert (folder / target).read_bytes() == table
     assert _digests(folder) == work
 
@@ -222,26 +193,17 @@ def _digests(folder: Path) -> dict[Path, str]:
 
 
 # -------------------------------------------------------------------------------------------------------------- kills
-def test_a_killed_run_ends_with_the_same_tables(root: Path, finished: Path, tmp_path: Path) -> None:
-    """kill -9 of everything at random moments, each followed by the same command."""
+def test_a_killed_run_ends_with_the_same_tables(finished: Path, tmp_path: Path) -> None:
+    """kill -9 of everything at random moments, each followed by the same command. `make test-faults` has more."""
     moments = random.Random(0)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for _ in range(3):
-        process = subprocess.Popen(
-            command(root, tmp_path, "--nolock"),
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        )
+        run = Background(tmp_path)
         time.sleep(moments.uniform(5, 30))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    done = snakemake(root, tmp_path, "--nolock")
+        run.signal(signal.SIGKILL, jobs=True)
+        run.wait()
+    done = snakemake(tmp_path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    for name in TARGETS:
-        got, expected = (folder / "results/seconds" / name for folder in (tmp_path, finished))
-        assert got.read_bytes() == expected.read_bytes(), name
+    assert tables(tmp_path) == tables(finished)
 
 
 def _steps(folder: Path, policy: str) -> list[dict[str, float]]:

@@ -2,8 +2,9 @@
 
     maxk score base --config results/config.json
 
-A user's mistake is one line on stderr and exit status 2; an unexpected error keeps its traceback. Torch and the like
-are imported by the stages that need them, after the arguments are parsed, so `maxk --help` is instant.
+A user's mistake, or a machine without disk or memory left, is one line on stderr and exit status 2; an unexpected error
+keeps its traceback. Torch and the like are imported by the stages that need them, after the arguments are parsed, so
+`maxk --help` is instant.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from maxk.errors import UserError
+from maxk.errors import UserError, lack
 
 STAGES = (
     "configure",
@@ -65,6 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"maxk {args.stage}: interrupted", file=sys.stderr)
         return 130
+    except Exception as error:
+        if (words := lack(error)) is None:
+            raise
+        print(f"maxk {args.stage}: {words}", file=sys.stderr)
+        return 2
     return int(status or 0)
 
 

@@ -784,6 +784,8 @@ def experiment(path: str | Path | None) -> Config:
 
 def load(path: str | Path) -> Config:
     """A configuration from a file: the resolved one that the pipeline wrote (`results/config.json`), or YAML."""
+    if not Path(path).exists():
+        raise UserError(f"config {path}: no such file; name one by --config, or make it: `snakemake --cores all`")
     return parse(read_yaml(path))
 
 

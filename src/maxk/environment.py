@@ -9,6 +9,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from maxk.errors import UserError
+
 _RECORDED = ("maxk", "torch", "transformers", "trl", "numpy", "vllm")
 
 
@@ -18,6 +20,17 @@ def quiet_libraries() -> None:
 
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+
+
+def require_gpus(count: int) -> None:
+    """Raises UserError unless torch can use `count` GPUs: on a CPU, work meant for them would take weeks."""
+    import torch
+
+    if (found := torch.cuda.device_count()) < count:
+        raise UserError(
+            f"gpus: {count} in the configuration, but torch finds {found} on this machine; mend the driver or "
+            "CUDA_VISIBLE_DEVICES (`nvidia-smi` shows what there is), or set gpus to what there is (0: CPU only)"
+        )
 
 
 def versions() -> dict[str, str]:

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maxk import records
-from maxk.errors import UserError
+from maxk.errors import UserError, lack
 from maxk.records import Policy, Problem, Provenance, Task, Test
 
 _PROVENANCE_KEY = b"maxk"
@@ -37,26 +37,44 @@ ALL = slice(None)
 def atomic(path: str | Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it becomes `path`, on any error it is removed.
 
-    Raises UserError where the folder cannot be written or the disk is full.
+    The temporary file has one name and is locked, so a killed writer's is used again and two writers take turns. Raises
+    UserError where the folder cannot be written or the disk is full.
     """
     target = Path(path)
+    temporary = target.with_name(f".{target.name}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
+        handle = _locked(temporary)
     except OSError as error:
-        raise UserError(f"{target}: cannot be written ({error.strerror}); nothing was changed") from None
-    temporary = Path(name)
+        raise _unwritten(target, error) from None
     try:
         yield temporary
-        temporary.chmod(0o644)
-        with temporary.open("rb") as handle_:
-            os.fsync(handle_.fileno())
+        os.fsync(handle)
         temporary.replace(target)
-    except OSError as error:
-        raise UserError(f"{target}: cannot be written ({error.strerror}); nothing was changed") from error
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)  # while it is locked: later the name may be another writer's
+        if isinstance(error, OSError):
+            raise _unwritten(target, error) from error
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        handle.close()
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """The emptied file at `path`, held by this process; waits for its turn."""
+    while True:
+        handle = path.open("ab")
+        _lock(handle, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle.fileno()), path.stat()):
+                handle.truncate(0)
+                return handle
+        handle.close()  # the one before us has moved the file to its place
+
+
+def _unwritten(target: Path, error: OSError) -> UserError:
+    mend = lack(OSError(error.errno, error.strerror)) or "mend the path and run again"
+    return UserError(f"{target}: cannot be written ({error.strerror}), nothing was changed; {mend}")
 
 
 @contextlib.contextmanager
@@ -66,13 +84,48 @@ def exclusive(folder: str | Path) -> Iterator[None]:
     The lock is the kernel's and ends with its holder, however that ends.
     """
     Path(folder).mkdir(parents=True, exist_ok=True)
-    with Path(folder, ".lock").open("w") as handle:
+    with Path(folder, ".lock").open("ab") as handle:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             print(f"{folder}: another process is at work here; waiting for it to end", file=sys.stderr, flush=True)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            _lock(handle, fcntl.LOCK_EX)
         yield
+
+
+_claims: list[IO[bytes]] = []  # open until this process ends
+
+
+def claim(folder: str | Path) -> None:
+    """Holds an experiment's folder for this run until the process ends; its jobs share the lock (common.smk).
+
+    Raises UserError while another run, or a job that a killed run left behind, is at work there.
+    """
+    path = Path(folder, ".lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.open("ab")
+    except OSError as error:
+        raise _unwritten(path, error) from None
+    try:
+        _lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.close()
+        raise UserError(
+            f"{folder}: another run is at work here, or a job that a killed run left (`fuser -v {path}` shows which); "
+            "wait for it to end, then type the same command again"
+        ) from None
+    _lock(handle, fcntl.LOCK_SH)
+    _claims.append(handle)
+
+
+def _lock(handle: IO[bytes], how: int) -> None:
+    """Takes a kernel lock; on a file system that has none, work goes on without."""
+    try:
+        fcntl.flock(handle, how)
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
 
 
 def write_text(path: str | Path, text: str) -> None:

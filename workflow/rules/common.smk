@@ -1,21 +1,17 @@
 """The configuration, validated before anything else, and what the rules ask of it."""
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
+from subprocess import CalledProcessError
 
 # The code beside this Snakefile is the code that runs, also in a job's own environment where maxk is not installed.
 # (Beside a Snakefile that Snakemake fetches from a repository there is none: then it is the installed maxk.)
 SOURCE = Path(str(workflow.current_basedir)).parent.parent / "src"
 sys.path.insert(0, str(SOURCE))
-# A prefix replaces Snakemake's own, so the strict mode that makes `maxk … | tee log` fail with maxk stands here again.
-shell.prefix(
-    f"set -euo pipefail; export PYTHONPATH={quote(str(SOURCE))}"
-    "${{PYTHONPATH:+:$PYTHONPATH}}; "
-)
-
 from maxk import config as configuration
-from maxk import environment, memory
+from maxk import environment, files, memory, outcome
 from maxk.errors import UserError
 from maxk.files import canonical
 from maxk.paths import BASE, POLICY_PATTERN
@@ -30,14 +26,45 @@ if workflow.modifier.path_modifier.prefix:
         "maxk: instead of `prefix:` give the module's config a `name`; it writes to results/{name}/"
     )
 
-try:
+
+@contextmanager
+def user_errors():
+    """What the user can mend ends Snakemake with one line, without the lines of this file that led there."""
+    try:
+        yield
+    except UserError as error:
+        sys.exit(f"maxk: {error}")
+    except CalledProcessError:
+        sys.exit(1)  # the command has said why
+
+
+with user_errors():
     CONFIG = configuration.parse(
         configuration.overlay(configuration.read_yaml(DEFAULTS), config)
     )
-except UserError as error:
-    raise WorkflowError(str(error))
 
 OUT = CONFIG.layout
+
+# What every job's shell does first. A prefix replaces Snakemake's own, so the strict mode that makes `maxk … | tee log`
+# fail with maxk stands here again.
+STRICT = (
+    f"set -euo pipefail; export PYTHONPATH={quote(str(SOURCE))}"
+    "${{PYTHONPATH:+:$PYTHONPATH}}"
+)
+# Jobs share the lock that their run holds (setup.smk): one that outlives its run keeps the next from starting beside it.
+LOCK = (
+    f"mkdir -p {quote(OUT.root)}; exec 9>> {quote(OUT.root)}/.lock; flock -s 9 || true"
+)
+# After a clock was set back, inputs are "newer" than all that is made from them, and Snakemake removes the output of a
+# job that has done its work. So what is of the future is of now; all of it, or it would look as if made out of order.
+CLOCK = f"find {quote(OUT.root)} -newermt '5 seconds' -print0 | xargs -0 -r touch -c -d @$(date +%s) || true"
+KILLED = (
+    "killed (SIGKILL), most likely because memory ran out (dmesg or the batch system says so): raise the mem_mb of the "
+    "job, lower training.microbatch_completions, sampling.batch_tokens or verification.workers, or run fewer at once"
+)
+TELL_IF_KILLED = f"[ $? != 137 ] || echo {quote(KILLED)} >&2"
+shell.prefix(f"{STRICT}; {LOCK}; {CLOCK}; trap {quote(TELL_IF_KILLED)} EXIT; ")
+
 SHARDS = range(CONFIG.sampling.shards)
 TABLES = specs.tables(CONFIG)
 

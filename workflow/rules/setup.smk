@@ -7,15 +7,23 @@ Makes results/config.json and results/tracking.json when a run starts, and resul
 # Not a rule: a changed configuration must not make everything out of date, and `ancient()` inputs of a rule that runs
 # hide jobs that must run. What decides a job's result stands in its params.
 onstart:
-    shell("python -m maxk configure {content:q}", content=CONFIG.model_dump_json())
+    with user_errors():
+        files.claim(OUT.root)
+        shell(
+            "python -m maxk configure {content:q} {here}",
+            content=CONFIG.model_dump_json(),
+            here="--local" if workflow.local_exec else "",
+        )
 
 
 onsuccess:
     shell("python -m maxk conclude --config {OUT.config:q}")
+    print(outcome.success(CONFIG), file=sys.stderr)
 
 
 onerror:
     shell("python -m maxk conclude --failed --config {OUT.config:q}")
+    print(outcome.failure(CONFIG, log), file=sys.stderr)
 
 
 rule prepare:

@@ -35,10 +35,15 @@ SUFFIXES = ("png", "pdf")
 WIDTH = 8.0  # inches, of all figures
 
 
-def write(name: str, scores: Scores, config: Config) -> list[str]:
-    """Draws a figure and writes its files; returns their paths."""
+def require(name: str) -> None:
+    """Raises UserError where there is no such figure."""
     if name not in FIGURES:
         raise UserError(f"no figure {name!r}; there are {', '.join(FIGURES)}")
+
+
+def write(name: str, scores: Scores, config: Config) -> list[str]:
+    """Draws a figure and writes its files; returns their paths."""
+    require(name)
     paths = [config.layout.figure(name, suffix) for suffix in SUFFIXES]
     FIGURES[name](scores, config, paths)
     return paths

@@ -22,7 +22,8 @@ def register_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
-    with tracking.stage(config, "base", policy=BASE) as run:
+    folder = Path(config.layout.policy(BASE)).parent
+    with files.exclusive(folder), tracking.stage(config, "base", policy=BASE) as run:
         settings = config.settings("base")
         run.params(settings)
         model, revision = _model(config, run)
@@ -74,7 +75,7 @@ def _reachable(base: HubBase) -> str | None:
         reason = " ".join(str(error).split())
         raise UserError(
             f"base.model {base.model!r} cannot be loaded ({reason[:200]}); give a hub id or an existing folder, and "
-            "check HF_HUB_OFFLINE and HF_TOKEN"
+            "check base.revision, HF_HUB_OFFLINE and HF_TOKEN"
         ) from None
     commit = None if Path(base.model).is_dir() else str(found._commit_hash)
     if commit not in (None, base.revision):

@@ -10,13 +10,14 @@ import json
 from typing import Any
 
 from maxk import config as configuration
-from maxk import files, tracking
+from maxk import environment, files, tracking
 from maxk.errors import UserError
 
 
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("configure", help="write the resolved configuration and start the tracking")
     parser.add_argument("content", help="the configuration as JSON")
+    parser.add_argument("--local", action="store_true", help="jobs run on this machine: its GPUs must suffice")
     parser.set_defaults(run=run)
 
 
@@ -26,5 +27,7 @@ def run(args: argparse.Namespace) -> None:
     except ValueError as error:
         raise UserError(f"not JSON ({error})") from None
     config = configuration.parse(content)
+    if args.local and config.gpus:
+        environment.require_gpus(config.gpus)
     tracking.start(config)
     files.write_json(config.layout.config, config.model_dump(mode="json"))

@@ -24,6 +24,8 @@ def run(args: argparse.Namespace) -> None:
     from maxk.reporting import figures, publish
 
     names = list(figures.FIGURES) if "all" in args.names else args.names
+    for name in names:
+        figures.require(name)  # an unknown name is told before any work
     publish(
         configuration.load(args.config),
         lambda scores, config: [path for name in names for path in figures.write(name, scores, config)],

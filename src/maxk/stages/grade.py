@@ -144,11 +144,14 @@ def _problems(path: Path, limits: Any) -> dict[str, Any]:
             tests = [(test["stdin"], test["expected"]) for test in row["tests"]]
             problem_id = str(row["problem_id"])
         except (KeyError, TypeError) as error:
-            raise UserError(f"{path}:{number + 1}: a problem needs problem_id and tests: {error!r}") from None
+            raise UserError(
+                f"{path}:{number + 1}: a problem needs problem_id and tests with stdin and expected ({error!r} is "
+                "missing); the order is `maxk grade PROBLEMS SAMPLES`"
+            ) from None
         if not tests:
-            raise UserError(f"{path}:{number + 1}: problem {problem_id!r} has no tests")
+            raise UserError(f"{path}:{number + 1}: problem {problem_id!r} has no tests; drop the line")
         if problem_id in problems:
-            raise UserError(f"{path}:{number + 1}: problem {problem_id!r} stands twice")
+            raise UserError(f"{path}:{number + 1}: problem {problem_id!r} stands twice; drop one line")
         own = replace(
             limits,
             cpu_s=float(row.get("time_limit_s") or limits.cpu_s),
@@ -167,9 +170,9 @@ def _sizes(path: Path, problems: dict[str, Any]) -> Counter[str]:
     for number, sample in enumerate(_lines(path)):
         problem_id = str(sample.get("problem_id"))
         if problem_id not in problems:
-            raise UserError(f"{path}:{number + 1}: no problem {problem_id!r}")
+            raise UserError(f"{path}:{number + 1}: no problem {problem_id!r}; add it to the problems or drop the line")
         if "program" not in sample and "completion" not in sample:
-            raise UserError(f"{path}:{number + 1}: neither completion nor program")
+            raise UserError(f"{path}:{number + 1}: neither completion nor program; a sample needs one of them")
         sizes[problem_id] += 1
     return sizes
 
@@ -178,16 +181,23 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     """Its rows; UserError where the file cannot be read or a line is no object."""
     try:
         with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file):
+            for number, line in enumerate(file, 1):
                 if line.strip():
-                    row = json.loads(line)
-                    if not isinstance(row, dict):
-                        raise UserError(f"{path}:{number + 1}: not a JSON object")
-                    yield row
+                    yield _row(line, f"{path}:{number}")
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        raise UserError(f"{path} cannot be read: {error.strerror}; give an existing file of JSON lines") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not JSON lines in UTF-8 ({error}); unpack or convert it") from None
+
+
+def _row(line: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
     except ValueError as error:
-        raise UserError(f"{path}: not JSON lines in UTF-8: {error}") from None
+        raise UserError(f"{where}: not JSON ({error}); mend or delete this line") from None
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: not a JSON object; a line is one object")
+    return row
 
 
 def _whole_lines(path: Path) -> int:

@@ -101,8 +101,8 @@ def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Poli
 
     problems = [problem for path in data.values() for problem in files.read_problems(path, "train")]
     folder = Path(layout.policy(name)).parent
-    environment = _optimise(config, objective, seed, base, problems, folder, files.digest_of(lineage), run)
-    return Policy(name, config.label(objective), str(folder / "model"), None, lineage, environment)
+    made_with = _optimise(config, objective, seed, base, problems, folder, files.digest_of(lineage), run)
+    return Policy(name, config.label(objective), str(folder / "model"), None, lineage, made_with)
 
 
 def _optimise(
@@ -153,6 +153,8 @@ def _optimise(
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
+        for complaint in grader.stats.complaints():
+            print(complaint, file=sys.stderr)
         if stop.received:
             raise SystemExit(128 + signal.SIGTERM)
         _save_model(trainer, tokenizer, folder / "model")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -202,12 +201,12 @@ def _single_thread() -> Iterator[None]:
 @contextlib.contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yields a temporary folder beside `folder`; on success it replaces `folder`, on any error it is
-    removed."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    removed. One process at a time: what a killed one left is removed."""
+    temporary = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
     try:
         yield temporary
-        temporary.chmod(0o755)
         if folder.exists():
             shutil.rmtree(folder)
         temporary.replace(folder)

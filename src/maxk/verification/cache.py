@@ -8,9 +8,11 @@ are never stored.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -24,11 +26,13 @@ _BUSY_TIMEOUT_S = 60.0
 class VerdictCache:
     """Verdicts by key in one SQLite file (write-ahead log: many processes may read and write it at once).
 
-    path: the file; made if missing. Raises UserError if it cannot be opened as a verdict store.
+    path: the file; made if missing. Raises UserError if it cannot be opened as a verdict store. One that fails later (a
+    full disk, a damaged file) is told once and used no more: everything can be graded without it.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._failed = False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
@@ -38,7 +42,9 @@ class VerdictCache:
                 "CREATE TABLE IF NOT EXISTS verdicts (key BLOB PRIMARY KEY, statuses TEXT, cpu_s TEXT) WITHOUT ROWID"
             )
         except (sqlite3.Error, OSError) as error:
-            raise UserError(f"the verdict cache {self.path} cannot be used: {error}") from error
+            raise UserError(
+                f"the verdict cache {self.path} cannot be used ({error}); delete it: it is only a cache"
+            ) from error
 
     def __enter__(self) -> VerdictCache:
         return self
@@ -56,18 +62,30 @@ class VerdictCache:
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, Verdict]:
         """The stored ones of `keys`, by one query per few hundred."""
         found: dict[bytes, Verdict] = {}
-        for start in range(0, len(keys), _QUERY_KEYS):
-            part = keys[start : start + _QUERY_KEYS]
-            marks = ",".join("?" * len(part))
-            query = f"SELECT key, statuses, cpu_s FROM verdicts WHERE key IN ({marks})"
-            for key, statuses, cpu_s in self._database.execute(query, part):
-                found[key] = Verdict(tuple(statuses.split(" ")), tuple(json.loads(cpu_s)), cached=True)
+        with self._told():
+            for start in range(0, len(keys), _QUERY_KEYS):
+                part = keys[start : start + _QUERY_KEYS]
+                marks = ",".join("?" * len(part))
+                query = f"SELECT key, statuses, cpu_s FROM verdicts WHERE key IN ({marks})"
+                for key, statuses, cpu_s in self._database.execute(query, part):
+                    found[key] = Verdict(tuple(statuses.split(" ")), tuple(json.loads(cpu_s)), cached=True)
         return found
 
     def put_many(self, verdicts: Mapping[bytes, Verdict] | Iterable[tuple[bytes, Verdict]]) -> None:
         """Stores verdicts in one transaction; one already stored stays as it is."""
         pairs = verdicts.items() if isinstance(verdicts, Mapping) else verdicts
         rows = [(key, " ".join(v.statuses), json.dumps([round(s, 6) for s in v.cpu_s])) for key, v in pairs]
-        with self._database:
+        if self._failed:
+            return
+        with self._told(), self._database:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.executemany("INSERT OR IGNORE INTO verdicts VALUES (?, ?, ?)", rows)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if not self._failed:
+                print(f"the verdict cache {self.path} failed ({error}); work goes on without it", file=sys.stderr)
+            self._failed = True

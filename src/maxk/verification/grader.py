@@ -22,7 +22,7 @@ from maxk.verification.comparison import outputs_match
 from maxk.verification.keys import Keys, key_of_trial, policy_version
 from maxk.verification.planning import plan
 from maxk.verification.pool import KINDS, NUMPY, PLAIN, Check, Job, Run, Server, Trial
-from maxk.verification.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, StartError, numpy_folder
+from maxk.verification.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, numpy_folder
 from maxk.verification.verdicts import (
     CHECKER_LIMITS,
     HARNESS_ERROR,
@@ -81,8 +81,13 @@ class Stats:
         return ", ".join([f"known {known:.0%}", *parts])
 
     def complaints(self) -> list[str]:
-        """What of the data, not of the programs, kept tests from being graded, a line a fault."""
-        return [f"could not grade {count} test runs: {fault}" for fault, count in self.faults.most_common()]
+        """What went wrong that is not the programs' doing, a line a fault."""
+        lines = [f"could not grade {count} test runs: {fault}" for fault, count in self.faults.most_common()]
+        if self.restarts:
+            lines.append(
+                f"grading processes ended {self.restarts} times and were replaced; what they ran was run again"
+            )
+        return lines
 
 
 class Grader:
@@ -184,7 +189,7 @@ class Grader:
                 self._adopt(server)
                 if name != OFF:
                     self._probe(server)
-            except (StartError, probe.Escaped, UserError, OSError) as error:
+            except (probe.Escaped, UserError, OSError) as error:
                 self.tier_reasons[name] = str(error)
                 for server in list(self._servers):
                     self._dismiss(server)

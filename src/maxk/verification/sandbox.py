@@ -67,8 +67,8 @@ class SandboxUnavailable(UserError):
     """No isolation this machine offers was enough; the message says what was refused and what to do."""
 
 
-class StartError(Exception):
-    """A fork server did not come up; the message is its own last words."""
+class StartError(UserError):
+    """A fork server did not come up; the message holds its own last words."""
 
 
 class ServerProcess:
@@ -105,7 +105,7 @@ class ServerProcess:
         self.socket.settimeout(None)
         if answer != b"ready":
             self.close()
-            raise StartError(self.last_words())
+            raise StartError(f"a grading process did not start ({self.last_words()})")
 
     def last_words(self) -> str:
         """The last line the server wrote to its standard error."""

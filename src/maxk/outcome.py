@@ -1,0 +1,46 @@
+"""What a run says last: where its results are, or which job failed, why, and how to go on.
+
+The Snakefile prints it when a run ends (`onsuccess`, `onerror` in workflow/rules/setup.smk).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from maxk.config import Config
+
+# How Snakemake's own log names a failed job: its rule, then the log that the rule writes.
+_FAILED = re.compile(r"^Error in rule (\w+):$.*?^ +log: (.+?) \(check log file", re.MULTILINE | re.DOTALL)
+
+
+def success(config: Config) -> str:
+    """Where to look after a run that ended well; names only what is there."""
+    layout = config.layout
+    option = "" if layout.config == "results/config.json" else f" --config {layout.config}"
+    found = sorted(path.name for path in Path(layout.root).glob("*") if path.suffix in (".md", ".png", ".csv"))
+    lines = [f"maxk: done. Results are in {layout.root}/: {', '.join(found) or 'no table or figure was asked for'}"]
+    if Path(layout.table("table2", "md")).exists():
+        lines.append(f"maxk: max@{config.report.headline_k} of every policy: maxk show table2{option}")
+    if config.tracking.enabled:
+        lines.append(f"maxk: curves of every job: maxk ui{option}")
+    return "\n".join(lines)
+
+
+def failure(config: Config, log: str | None) -> str:
+    """Which jobs failed and the last words of each, from Snakemake's log, and how to go on."""
+    text = Path(log).read_text(encoding="utf-8", errors="replace") if log and Path(log).exists() else ""
+    failed = list(dict.fromkeys(_FAILED.findall(text)))
+    lines = [f"maxk: {rule} failed: {_last_words(path)} ({path})" for rule, path in failed]
+    if not failed:
+        lines = [f"maxk: stopped before its end{f'; Snakemake says why in {log}' if text else ''}"]
+    return "\n".join([*lines, "maxk: what is finished stays; to go on, mend this and type the same command again"])
+
+
+def _last_words(path: str) -> str:
+    """The last line of a job's log, which says why it ended."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "without a log"
+    return next((line.strip() for line in reversed(lines) if line.strip()), "without a word")

@@ -1,0 +1,136 @@
+"""Runs that are killed, stopped or doubled end with the tables of an undisturbed one. `make test-faults`"""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from maxk import files
+from pipeline import RESULTS, Background, snakemake, tables
+
+KILLS = 20
+SEED = 7
+
+
+def test_killed_at_twenty_moments(finished: Path, tmp_path: Path) -> None:
+    """kill -9 of Snakemake and all jobs, then the same command, again and again over as many runs as it takes.
+
+    A moment is a number of jobs that end first and a time after them, so that kills spread over the DAG on any machine.
+    """
+    moments, kills, runs = random.Random(SEED), 0, 0
+    print(f"\nseed {SEED}")
+    while kills < KILLS:
+        folder = tmp_path / f"run{runs}"
+        folder.mkdir()
+        while kills < KILLS and (hit := _killed(folder, moments.randint(0, 3), moments.uniform(0, 10))):
+            kills += 1
+            print(f"run {runs}, kill {kills}: {hit}", flush=True)
+        done = snakemake(folder)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        assert tables(folder) == tables(finished)
+        assert not list(folder.rglob("*.partial")), "what a killed writer left"
+        runs += 1
+
+
+def _killed(folder: Path, ended: int, more_s: float) -> str:
+    """Starts a run and kills it; says when and in which jobs. Empty where the run was done before."""
+    run = Background(folder)
+    while run.running and run.said().count("Finished jobid: ") < ended:
+        time.sleep(0.05)
+    time.sleep(more_s)
+    if not run.running:
+        assert run.wait().returncode == 0, run.said()[-3000:]
+        return ""
+    run.signal(signal.SIGKILL, jobs=True)
+    run.wait()
+    return f"{more_s:.1f} s after {ended} jobs: {_at_work(run.said())}"
+
+
+def _at_work(said: str) -> str:
+    """The jobs that had begun and not ended, by what Snakemake had printed."""
+    begun = re.findall(r"^Job (\d+): (.+)$", said, re.MULTILINE)
+    ended = set(re.findall(r"^Finished jobid: (\d+)", said, re.MULTILINE))
+    return ", ".join(message for job, message in begun if job not in ended) or "between jobs"
+
+
+# ---------------------------------------------------------------------------------------------------- asked to stop
+TABLE = ("--", f"{RESULTS}/table2.csv")
+UNSCORED = ("scores/base", "table2.*")
+
+
+class Held:
+    """A run of which one job, `maxk score base`, is held (SIGSTOP) at work until it is let go."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run = Background(folder, *TABLE)
+        while not (found := self.run.jobs("score")):
+            assert self.run.running, self.run.said()[-3000:]
+            time.sleep(0.02)
+        self._jobs = found
+        for job in self._jobs:
+            job.suspend()
+
+    def let_go(self) -> None:
+        for job in self._jobs:
+            job.resume()
+
+
+def _goes_on(folder: Path, finished: Path) -> None:
+    done = snakemake(folder, *TABLE)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert tables(folder) == tables(finished)
+
+
+def test_a_run_asked_to_stop_ends_its_jobs_and_goes_on_later(finished: Path, unfinished: Callable[..., Path]) -> None:
+    """SIGTERM, as `kill` and a batch system send it, to Snakemake alone: running jobs end, no other begins."""
+    folder = unfinished(*UNSCORED)
+    held = Held(folder)
+    held.run.signal(signal.SIGTERM, jobs=False)
+    held.let_go()
+    done = held.run.wait()
+    assert done.returncode == 1
+    assert "maxk: stopped before its end" in done.stdout
+    assert "type the same command again" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert (folder / RESULTS / "scores/base/pocket-short.parquet").exists()
+    assert not (folder / RESULTS / "table2.csv").exists()
+    _goes_on(folder, finished)
+
+
+def test_ctrl_c_says_how_to_go_on(finished: Path, unfinished: Callable[..., Path]) -> None:
+    folder = unfinished(*UNSCORED)
+    held = Held(folder)
+    held.run.signal(signal.SIGINT, jobs=True)
+    held.let_go()
+    done = held.run.wait()
+    assert done.returncode == 1
+    assert "type the same command again" in done.stdout
+    _goes_on(folder, finished)
+
+
+# -------------------------------------------------------------------------------------------------- two in a folder
+def test_two_runs_in_one_folder(finished: Path, unfinished: Callable[..., Path]) -> None:
+    """The second is refused while the first, or a job that outlived it, is at work."""
+    folder = unfinished(*UNSCORED)
+    held = Held(folder)
+    _refused(folder)
+    held.run.signal(signal.SIGKILL, jobs=False)  # its job lives on
+    held.run.wait()
+    _refused(folder)
+    held.let_go()
+    with files.exclusive(folder / RESULTS):  # when the job has ended
+        pass
+    _goes_on(folder, finished)
+
+
+def _refused(folder: Path) -> None:
+    done = snakemake(folder, *TABLE)
+    assert done.returncode == 1
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("maxk")]
+    assert line.startswith("maxk: results/seconds: another run is at work here, or a job that a killed run left")
+    assert "wait for it to end, then type the same command again" in line
+    assert "Traceback" not in done.stderr

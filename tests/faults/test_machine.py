@@ -1,0 +1,212 @@
+"""A machine that fails its jobs: a full disk, a read-only one, a clock set back, a lost grading process, a database
+that is locked or gone. Each is told in one line, nothing is lost, and the same command goes on. `make test-faults`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from maxk import files
+from pipeline import ENVIRONMENT, RESULTS, ROOT, maxk, maxk_command, snakemake, tables
+
+TABLE = ("--", f"{RESULTS}/table2.csv")
+UNSCORED = ("scores/base", "table2.*")
+
+
+def _lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What maxk said."""
+    return [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("maxk")]
+
+
+def _goes_on(folder: Path, finished: Path) -> None:
+    done = snakemake(folder, *TABLE)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert tables(folder) == tables(finished)
+
+
+def _content(folder: Path, patterns: Sequence[str]) -> dict[str, str]:
+    """Digests of what a stage makes; logs of training hold times."""
+    root = folder / RESULTS
+    found = [path for pattern in patterns for place in root.glob(pattern) for path in (place, *place.rglob("*"))]
+    kept = [path for path in found if path.suffix in (".parquet", ".safetensors", ".csv", ".md", ".png")]
+    return {str(path.relative_to(root)): files.digest(path) for path in kept}
+
+
+# ------------------------------------------------------------------------------------------------------------- disk
+@pytest.mark.parametrize(
+    ("stage", "made", "free_kb"),
+    [
+        ("prepare pocket-short", ("data/pocket-short",), 0),
+        ("base", ("policies/base",), 64),
+        ("train grpo --seed 0", ("policies/grpo",), 0),
+        ("train grpo --seed 0", ("policies/grpo",), 100),
+        ("sample base --shard 0", ("samples/base/*/0.*",), 4),
+        ("verify base --shard 0", ("verdicts/base/*/0.*", "cache"), 4),
+        ("score base", ("scores/base",), 0),
+        ("table table2", ("table2.*",), 0),
+        ("figure figure1", ("figure1.*",), 16),
+    ],
+)
+def test_a_full_disk_is_one_line_and_costs_no_work(
+    stage: str,
+    made: tuple[str, ...],
+    free_kb: int,
+    finished: Path,
+    unfinished: Callable[..., Path],
+    tmp_path: Path,
+    disk: Callable[[Path, str], None],
+) -> None:
+    folder, expected = tmp_path / "mounted", _content(finished, made)
+    disk(folder, "size=64m")
+    shutil.copytree(unfinished(*made, "ml*") / RESULTS, folder / RESULTS, dirs_exist_ok=True)
+    files.write_json(folder / RESULTS / "tracking.json", {"enabled": False})
+    filler = folder / RESULTS / "filler"
+    with filler.open("wb") as handle, contextlib.suppress(OSError):
+        while True:
+            handle.write(bytes(4096))
+            handle.flush()
+    os.truncate(filler, filler.stat().st_size - 1024 * free_kb)
+    done = maxk(folder, *stage.split())
+    assert done.returncode == 2, done.stderr
+    [line] = _lines(done)
+    assert line.startswith(f"maxk {stage.split()[0]}: ")
+    assert "the disk is full; free some space and run again: what is finished stays" in line
+    assert "Traceback" not in done.stderr
+    assert _content(folder, made).items() <= expected.items(), "what is there is whole"
+    filler.unlink()
+    done = maxk(folder, *stage.split())
+    assert done.returncode == 0, done.stderr
+    assert _content(folder, made) == expected
+    assert not list(folder.rglob("*.partial"))
+
+
+def test_read_only_results(
+    finished: Path, unfinished: Callable[..., Path], tmp_path: Path, disk: Callable[[Path, str], None]
+) -> None:
+    folder = tmp_path / "mounted"
+    disk(folder, "size=64m")
+    shutil.copytree(unfinished(*UNSCORED) / RESULTS, folder / RESULTS, dirs_exist_ok=True)
+    disk(folder, "ro")
+    done = snakemake(folder, *TABLE)
+    assert done.returncode == 1
+    [line] = _lines(done)
+    assert "the file system is read-only; mount it for writing" in line
+    assert "Traceback" not in done.stderr
+    disk(folder, "rw")
+    _goes_on(folder, finished)
+
+
+# ------------------------------------------------------------------------------------------------------------ clock
+def test_a_clock_that_was_a_day_ahead(finished: Path, unfinished: Callable[..., Path]) -> None:
+    """What was made before the clock was set right is "newer" than all that is made from it now."""
+    folder = unfinished(*UNSCORED)
+    tomorrow = time.time() + 86_400
+    for age, path in enumerate(sorted((folder / RESULTS).rglob("*"), key=lambda path: path.stat().st_mtime)):
+        os.utime(path, (tomorrow + age, tomorrow + age))
+    _goes_on(folder, finished)
+    again = snakemake(folder)
+    assert "Nothing to be done" in again.stdout + again.stderr
+
+
+# ---------------------------------------------------------------------------------------------------------- grading
+def test_a_grading_process_killed_in_training(unfinished: Callable[..., Path]) -> None:
+    """It is told, and the training ends as an undisturbed one."""
+    folder = unfinished()
+    path = folder / RESULTS / "config.json"
+    config = json.loads(path.read_text())
+    config["training"] |= {"epochs": 6.0}
+    path.write_text(json.dumps(config))
+    _train(folder, 1).communicate()
+    (folder / RESULTS / "cache/verdicts.sqlite").unlink()  # or nothing would have to be graded
+    log = folder / RESULTS / "policies/grpo/seed1/metrics.jsonl"
+    undisturbed = _steps(log)
+    log.unlink()
+    (log.parent / "policy.json").unlink()
+    shutil.rmtree(log.parent / "model")
+
+    training = _train(folder, 1)
+    while not log.exists() or not log.read_text().count("\n"):
+        assert training.poll() is None
+        time.sleep(0.01)
+    _servers(training.pid)[0].kill()
+    _, said = training.communicate()
+    assert training.returncode == 0, said
+    assert "grading processes ended 1 times and were replaced; what they ran was run again" in said
+    assert _steps(log) == undisturbed
+
+
+def _train(folder: Path, seed: int) -> subprocess.Popen[str]:
+    environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT / "src")}
+    command = maxk_command("train", "grpo", "--seed", str(seed))
+    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def _steps(log: Path) -> list[dict[str, float]]:
+    """What a training log says, but for times."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return [{key: value for key, value in line.items() if "time" not in key} for line in lines]
+
+
+def _servers(pid: int) -> list[psutil.Process]:
+    """The interpreters that programs are forked from, not the shells and sandboxes around them."""
+    below = psutil.Process(pid).children(recursive=True)
+    return [one for one in below if "python" in one.name() and any("confined/server.py" in x for x in one.cmdline())]
+
+
+# --------------------------------------------------------------------------------------------------------- tracking
+@contextlib.contextmanager
+def _locked(database: Path) -> Iterator[None]:
+    connection = sqlite3.connect(database, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        yield
+    finally:
+        connection.close()
+
+
+def test_a_locked_database_of_the_tracker(finished: Path, unfinished: Callable[..., Path]) -> None:
+    folder = unfinished(*UNSCORED)
+    with _locked(folder / RESULTS / "mlflow.db"):
+        done = snakemake(folder, *TABLE)
+    assert done.returncode == 1
+    assert any("tracking: MLflow" in line and "locked" in line for line in _lines(done)), done.stdout[-3000:]
+    _goes_on(folder, finished)
+
+
+def test_a_database_locked_while_a_job_runs_costs_records_and_says_so(unfinished: Callable[..., Path]) -> None:
+    folder = unfinished()
+    training, log = _train(folder, 1), folder / RESULTS / "policies/grpo/seed1/metrics.jsonl"
+    while not log.exists():
+        assert training.poll() is None
+        time.sleep(0.01)
+    with _locked(folder / RESULTS / "mlflow.db"):
+        _, said = training.communicate()
+    assert training.returncode == 0, said
+    assert "tracking: " in said
+    assert files.read_policy(log.parent / "policy.json").name == "grpo/seed1"
+
+
+@pytest.mark.parametrize("damage", ["gone", "no database"])
+def test_a_database_that_was_lost(damage: str, finished: Path, unfinished: Callable[..., Path]) -> None:
+    """Files are the truth: the tracker starts anew, or says what to delete."""
+    folder = unfinished(*UNSCORED)
+    database = folder / RESULTS / "mlflow.db"
+    database.unlink()
+    if damage == "no database":
+        database.write_text("not a database, " * 100)
+        done = snakemake(folder, *TABLE)
+        assert done.returncode == 1
+        assert any("tracking: MLflow" in line and str(RESULTS) in line for line in _lines(done)), done.stdout[-3000:]
+        database.unlink()
+    _goes_on(folder, finished)
+    assert database.exists()

@@ -1,0 +1,86 @@
+"""The seconds-scale experiment through the real command line and Snakemake, for the tests that run it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).parent.parent
+RESULTS = "results/seconds"
+TABLES = ["table2.csv", "table3.csv", "statistics.csv", "paired_tests.csv", "comparison.csv", "figure1.png"]
+# The environment's bin folder first, as `make` and an activated environment have it.
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def command(folder: Path, *arguments: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)),
+        *("--configfile", str(ROOT / "tests" / "configs" / "seconds.yaml"), "--cores", "2", *arguments),
+    ]
+
+
+def maxk_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "maxk", *arguments, "--config", f"{RESULTS}/config.json"]
+
+
+def maxk(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """One stage in the folder of an experiment."""
+    return subprocess.run(
+        maxk_command(*arguments),
+        **{"cwd": folder, "env": {**ENVIRONMENT, "PYTHONPATH": str(ROOT / "src")}},
+        **{"capture_output": True, "text": True, "check": False, "timeout": 1800},
+    )
+
+
+def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs to the end; stdout and stderr as text."""
+    return subprocess.run(
+        command(folder, *arguments), capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=1800
+    )
+
+
+class Background:
+    """Snakemake in a session of its own, so that a signal can reach it alone or with all its jobs."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._said = (folder / "said").open("w+")
+        self._process = subprocess.Popen(
+            command(folder, *arguments),
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=self._said,
+            stderr=subprocess.STDOUT,
+            env=ENVIRONMENT,
+        )
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def signal(self, number: signal.Signals, jobs: bool) -> None:
+        """Sends a signal to Snakemake, with or without its jobs."""
+        (os.killpg if jobs else os.kill)(self._process.pid, number)
+
+    def jobs(self, stage: str) -> list[psutil.Process]:
+        """The processes of a stage."""
+        below = psutil.Process(self._process.pid).children(recursive=True)
+        return [one for one in below if one.cmdline()[1:4] == ["-m", "maxk", stage]]
+
+    def wait(self) -> subprocess.CompletedProcess[str]:
+        """How it ended, with all that it said."""
+        status = self._process.wait(timeout=1800)
+        return subprocess.CompletedProcess(self._process.args, status, self.said(), "")
+
+    def said(self) -> str:
+        self._said.seek(0)
+        return self._said.read()
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    """The content of every table and of a figure."""
+    return {name: (folder / RESULTS / name).read_bytes() for name in TABLES}

@@ -1,0 +1,442 @@
+"""The likely mistakes of users: for each the exact command, its exit status and one line that names thing and mend.
+
+`maxk` and `make` exit with 2, Snakemake with its own 1. What runs in this process gives exit status 2; the schema's
+faults stand in test_config.py, those of a machine that fails half-way in tests/faults.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from maxk import cli, files
+from maxk import config as configuration
+from maxk.config import Config
+from maxk.records import Policy, Provenance
+from pipeline import ENVIRONMENT, RESULTS, ROOT, snakemake
+
+CONFIG = "results/config.json"
+PROBLEM = {"problem_id": "double", "tests": [{"stdin": "2", "expected": "4"}]}
+SAMPLE = {"problem_id": "double", "program": "print(2 * int(input()))"}
+
+
+class Here:
+    """An empty folder with the resolved configuration of the seconds-scale experiment, tracking off."""
+
+    def __init__(self, config: Config, patch: pytest.MonkeyPatch) -> None:
+        self.content, self.patch = {**config.model_dump(mode="json"), "name": "default"}, patch
+        Path("config").symlink_to(ROOT / "config")
+        self.configure(tracking={"enabled": False})
+        files.write_json("results/tracking.json", {"enabled": False})
+        self.jsonl("problems.jsonl", PROBLEM)
+        self.jsonl("samples.jsonl", SAMPLE)
+
+    def configure(self, **changes: Any) -> None:
+        self.content = configuration.overlay(self.content, changes)
+        files.write_json(CONFIG, self.content)
+
+    def write(self, path: str, text: str) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+
+    def jsonl(self, path: str, *rows: Any) -> None:
+        self.write(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+    def parquet(self, path: str, **columns: list[Any]) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns), path)
+
+    def policy(self, **lineage: Any) -> None:
+        made = Policy("base", "Base model", "nowhere", None, lineage, {})
+        files.write_policy("results/policies/base/policy.json", made)
+
+    def refuse(self, where: str, error: BaseException) -> None:
+        """Makes a library's function raise."""
+
+        def raises(*_: Any, **__: Any) -> None:
+            raise error
+
+        self.patch.setattr(where, raises)
+
+
+class Mistake(NamedTuple):
+    command: str
+    said: tuple[str, ...]
+    made: Callable[[Here], Any] = lambda here: None
+
+
+def mine(text: str) -> Callable[[Here], Any]:
+    """The user's own config file."""
+    return lambda here: here.write("mine.yaml", text)
+
+
+def mbpp(**place: Any) -> Callable[[Here], Any]:
+    """A benchmark as the only dataset."""
+    data = {"mine": {"source": "mbpp", "train": "all", **place}}
+    return lambda here: here.configure(datasets=data, training={"datasets": ["mine"]})
+
+
+def base(model: str, **more: str) -> Callable[[Here], Any]:
+    return lambda here: here.configure(base={"source": "hub", "model": model, **more})
+
+
+def _folder_without_weights(here: Here) -> None:
+    here.write("model/config.json", "{}")
+    base("./model")(here)
+
+
+def _scores_of_another_configuration(here: Here) -> None:
+    made = Provenance("score", "default", {"n": 8, "ks": [1, 2, 4, 8]})
+    metadata = {b"maxk": files.canonical(made.__dict__).encode()}
+    path = "results/scores/base/pocket-short.parquet"
+    Path(path).parent.mkdir(parents=True)
+    pq.write_table(pa.table({"n": [8]}).replace_schema_metadata(metadata), path)
+
+
+def _damaged_scores(here: Here) -> None:
+    here.write("results/scores/base/pocket-short.parquet", "PAR1 and no more")
+
+
+def _local_rows(here: Here) -> None:
+    here.parquet("rows.parquet", task_id=[1], txt=["add"], code=["x"], test_list=[["assert x"]])
+    mbpp(location="rows.parquet")(here)
+
+
+def _tracked_by_nobody(here: Here) -> None:
+    here.configure(tracking={"enabled": True})
+    here.patch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    here.patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+
+
+def _read_only(here: Here) -> None:
+    here.refuse("pathlib.Path.mkdir", OSError(errno.EROFS, "Read-only file system"))
+
+
+def _not_installed(here: Here) -> None:
+    here.policy()
+    here.patch.setattr("maxk.stages.sample.shard_of", lambda *_: [])
+    here.patch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *_, **__: None)
+    here.configure(sampling={"backend": "vllm"})
+    here.patch.setattr("importlib.util.find_spec", lambda name: None)
+
+
+PREPARE = "maxk prepare mine"
+BASE = "maxk base"
+PLAN = "maxk plan mine.yaml"
+GRADE = "maxk grade problems.jsonl samples.jsonl"
+
+MISTAKES = {
+    # ---- the user's config file
+    "a wrong section": Mistake(
+        PLAN, ("trainig: unknown key", "did you mean 'training'?"), mine("trainig: {epochs: 2}")
+    ),
+    "a wrong key": Mistake(
+        PLAN,
+        ("training.learnign_rate: unknown key", "did you mean 'learning_rate'?"),
+        mine("training: {learnign_rate: 1}"),
+    ),
+    "a wrong type": Mistake(
+        PLAN, ("training.epochs: input should be a valid number", "got 'many'"), mine("training: {epochs: many}")
+    ),
+    "k above n": Mistake(
+        PLAN,
+        ("objectives.a: k=9 is more than training.completions=8", "k ≤ n"),
+        mine("objectives: {a: {type: bon_loo1, k: 9}}"),
+    ),
+    "k above the samples": Mistake(PLAN, ("k=256, more than sampling.n=64", "k ≤ n"), mine("sampling: {n: 64}")),
+    "a batch that does not divide": Mistake(
+        PLAN, ("16 × 8 = 128 must be a multiple of",), mine("training: {microbatch_completions: 5}")
+    ),
+    "an unknown objective type": Mistake(
+        PLAN, ("objectives.a", "'grppo'", "'grpo'"), mine("objectives: {a: {type: grppo}}")
+    ),
+    "an unknown training dataset": Mistake(
+        PLAN, ("'pocket-contest'", "did you mean 'pocket-contests'?"), mine("training: {datasets: [pocket-contest]}")
+    ),
+    "an unknown source": Mistake(PLAN, ("datasets.a", "'mpbb'", "'mbpp'"), mine("datasets: {a: {source: mpbb}}")),
+    "off-policy without iterations": Mistake(
+        PLAN,
+        ("iterations=1", "set objectives.a.training.iterations to 2 or more"),
+        mine("objectives: {a: {type: bon_offpolicy, k: 4}}"),
+    ),
+    "an unknown sandbox": Mistake(
+        PLAN, ("verification.sandbox", "'bubblewrap'", "got 'docker'"), mine("verification: {sandbox: docker}")
+    ),
+    "a tab in YAML": Mistake(PLAN, ("config mine.yaml: not valid YAML", "line 1"), mine("\ttraining: {}")),
+    "a list for a config": Mistake(PLAN, ("config mine.yaml: expected keys and values",), mine("- seeds")),
+    "no such config file": Mistake("maxk plan mien.yaml", ("config mien.yaml: cannot be read", "No such file")),
+    "no run yet": Mistake(
+        "maxk score base --config results/other/config.json",
+        ("config results/other/config.json: no such file", "snakemake --cores all"),
+    ),
+    "a damaged configuration": Mistake(
+        "maxk score base", (f"config {CONFIG}: not valid",), lambda here: here.write(CONFIG, '{"name": ')
+    ),
+    # ---- names
+    "an unknown dataset": Mistake(
+        "maxk prepare pocket-shrot", ("no dataset 'pocket-shrot'", "known: pocket-contests, pocket-short")
+    ),
+    "an unknown dataset to inspect": Mistake("maxk inspect mbpp", ("no dataset 'mbpp'", "known: pocket-contests")),
+    "an unknown objective": Mistake("maxk train grppo --seed 0", ("no objective 'grppo'", "known: grpo")),
+    "an unknown policy": Mistake(
+        "maxk sample grppo/seed0", ("policies/grppo/seed0/policy.json: no such file", "run the stage that makes it")
+    ),
+    "an unknown table": Mistake("maxk table table99", ("no table 'table99'", "has table1 … table8")),
+    "an unknown table to show": Mistake("maxk show table99", ("table99.md: no such file", "run `maxk table table99`")),
+    "an unknown figure": Mistake("maxk figure figure99", ("no figure 'figure99'", "figure1")),
+    "a shard too many": Mistake("maxk sample base --shard 7", ("shard 7", "allows 0 … 1"), lambda here: here.policy()),
+    # ---- order
+    "trained before the base": Mistake(
+        "maxk train grpo --seed 0", ("policies/base/policy.json: no such file", "run the stage")
+    ),
+    "graded before the problems": Mistake("maxk verify base", ("no such file", "run the stage")),
+    "drawn before scores": Mistake("maxk figure figure1", ("no scores yet", "snakemake --cores all")),
+    # ---- models and data
+    "a hub model offline": Mistake(BASE, ("'org/model' cannot be loaded", "HF_HUB_OFFLINE"), base("org/model")),
+    "a revision that is gone": Mistake(
+        BASE,
+        ("cannot be loaded", "abc is not a valid git identifier", "base.revision"),
+        lambda here: (
+            base("org/model", revision="abc")(here),
+            here.refuse("transformers.AutoConfig.from_pretrained", OSError("abc is not a valid git identifier")),
+        ),
+    ),
+    "a model folder that is not there": Mistake(
+        BASE, ("'./modle' cannot be loaded", "an existing folder"), base("./modle")
+    ),
+    "a model folder without weights": Mistake(
+        BASE, ("'./model' holds no *.safetensors", "convert them"), _folder_without_weights
+    ),
+    "a data file that is not there": Mistake(
+        PREPARE, ("datasets.mine.location: no file or folder ./rows.jsonl",), mbpp(location="./rows.jsonl")
+    ),
+    "a hub dataset without revision": Mistake(
+        PREPARE, ("datasets.mine.revision: missing; pin a commit", "local folder"), mbpp()
+    ),
+    "a data file with other columns": Mistake(
+        PREPARE, ("rows.parquet has no column 'text'", "renamed to 'txt'?", "pin the revision"), _local_rows
+    ),
+    # ---- the machine
+    "GPUs asked for where none are": Mistake(
+        "maxk configure CONTENT --local",
+        ("gpus: 8 in the configuration, but torch finds 0", "nvidia-smi", "0: CPU only"),
+        lambda here: here.configure(gpus=8),
+    ),
+    "vLLM not installed": Mistake(
+        "maxk sample base", ("vLLM is not installed", "docs/sampling.md", "backend=transformers"), _not_installed
+    ),
+    "no accelerate file": Mistake(
+        "maxk train grpo --seed 0",
+        ("training.accelerate: no file 'ddp.yaml'", "config/accelerate/"),
+        lambda here: here.configure(training={"processes": 2, "accelerate": "ddp.yaml"}),
+    ),
+    "bubblewrap asked for and missing": Mistake(
+        f"{GRADE} --sandbox bubblewrap",
+        ("bwrap is not installed", "Install bubblewrap"),
+        lambda here: here.patch.setenv("PATH", "/nowhere"),
+    ),
+    "a tracking server that does not answer": Mistake(
+        "maxk configure CONTENT",
+        ("MLflow at http://127.0.0.1:1 cannot start", "mend MLFLOW_TRACKING_URI"),
+        _tracked_by_nobody,
+    ),
+    "a full disk": Mistake(
+        "maxk configure CONTENT",
+        ("cannot be written (No space left on device), nothing was changed", "free some space", "run again"),
+        lambda here: here.refuse("os.fsync", OSError(errno.ENOSPC, "No space left on device")),
+    ),
+    "a read-only folder": Mistake(
+        "maxk configure CONTENT",
+        ("results/config.json: cannot be written (Read-only file system)", "mount it for writing"),
+        _read_only,
+    ),
+    "a file in the way": Mistake(
+        "maxk configure CONTENT",
+        ("cannot be written", "mend the path"),
+        lambda here: (shutil.rmtree("results"), here.write("results", "mine")),
+    ),
+    "memory that ran out": Mistake(
+        BASE,
+        ("memory ran out; lower training.microbatch_completions",),
+        lambda here: here.refuse(
+            "maxk.training.pretrain.pretrain", RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+        ),
+    ),
+    # ---- results
+    "damaged scores": Mistake(
+        "maxk table table2",
+        ("pocket-short.parquet: not a whole parquet file", "delete it and run again"),
+        _damaged_scores,
+    ),
+    "results of another configuration": Mistake(
+        "maxk table table2",
+        ("do not belong together: settings.n is 8 in one and 16", "run `maxk score` again"),
+        _scores_of_another_configuration,
+    ),
+    "problems without a column": Mistake(
+        "maxk sample base",
+        ("problems.parquet: column 'dataset' (string) is missing", "delete the file and run again"),
+        lambda here: (here.policy(), here.parquet("results/data/pocket-contests/problems.parquet", problem_id=["a"])),
+    ),
+    # ---- maxk grade
+    "a line that is no JSON": Mistake(
+        GRADE,
+        ("samples.jsonl:2: not JSON", "mend or delete this line"),
+        lambda here: here.write("samples.jsonl", json.dumps(SAMPLE) + '\n{"problem_id": "dou\n'),
+    ),
+    "a packed file": Mistake(
+        GRADE,
+        ("samples.jsonl: not JSON lines in UTF-8", "unpack"),
+        lambda here: Path("samples.jsonl").write_bytes(b"\x1f\x8b\x08\x00\xff"),
+    ),
+    "an unknown sample id": Mistake(
+        GRADE,
+        ("samples.jsonl:1: no problem 'treble'", "add it to the problems or drop the line"),
+        lambda here: here.jsonl("samples.jsonl", {**SAMPLE, "problem_id": "treble"}),
+    ),
+    "a sample without program": Mistake(
+        GRADE,
+        ("samples.jsonl:1: neither completion nor program",),
+        lambda here: here.jsonl("samples.jsonl", {"problem_id": "double", "text": "x"}),
+    ),
+    "a problem without expected": Mistake(
+        GRADE,
+        ("problems.jsonl:1: a problem needs problem_id and tests with stdin and expected", "'expected'"),
+        lambda here: here.jsonl("problems.jsonl", {"problem_id": "a", "tests": [{"stdin": "1"}]}),
+    ),
+    "samples before problems": Mistake(
+        "maxk grade samples.jsonl problems.jsonl",
+        ("samples.jsonl:1: a problem needs problem_id and tests", "the order is `maxk grade PROBLEMS SAMPLES`"),
+    ),
+    "no such samples": Mistake(
+        "maxk grade problems.jsonl sample.jsonl", ("sample.jsonl cannot be read: No such file", "give an existing file")
+    ),
+    "more than there are samples": Mistake(
+        f"{GRADE} --k 1,8", ("--k: 8 is more than the 1 samples of problem 'double'",)
+    ),
+    "a word for k": Mistake(f"{GRADE} --k eight", ("--k: 'eight' is not a comma-separated list of numbers",)),
+    "a sandbox of another kind": Mistake(
+        f"{GRADE} --sandbox docker", ("sandbox: 'docker' is none of auto, bubblewrap",)
+    ),
+    "no workers": Mistake(f"{GRADE} --workers 0", ("workers: 0 is not a positive number",)),
+    "verdicts of other samples": Mistake(
+        GRADE,
+        ("samples.verdicts.jsonl:1: made from another sample", "name another --output"),
+        lambda here: here.jsonl("samples.verdicts.jsonl", {"key": "of another"}),
+    ),
+}
+
+
+@pytest.fixture
+def here(seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+    monkeypatch.chdir(tmp_path)
+    return Here(seconds, monkeypatch)
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line_with_its_mend(name: str, here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    mistake = MISTAKES[name]
+    mistake.made(here)
+    program, *arguments = shlex.split(mistake.command)
+    assert program == "maxk"
+    content = json.dumps(here.content)
+    assert cli.main([content if word == "CONTENT" else word for word in arguments]) == 2
+    said = capsys.readouterr().err
+    [line] = [line for line in said.splitlines() if line.startswith("maxk {arguments[0]}: ")]
+    assert "Traceback" not in said
+    for part in mistake.said:
+        assert part in line
+
+
+def test_a_mistyped_command_names_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["tabel", "table2"])
+    assert exit_.value.code == 2
+    assert "invalid choice: 'tabel'" in (said := capsys.readouterr().err)
+    assert "table" in said
+
+
+# -------------------------------------------------------------------------------------------------- snakemake, make
+FAKE_PYTHON = f"""#!/bin/sh
+case "$*" in *prepare*) kill -9 $$;; esac
+exec {shlex.quote(sys.executable)} "$@"
+"""
+
+
+def test_a_wrong_key_on_the_command_line(tmp_path: Path) -> None:
+    done = snakemake(tmp_path, "--config", "trainig={epochs: 2}")
+    assert done.returncode == 1
+    [line] = [line for line in done.stderr.splitlines() if "trainig" in line]
+    assert line.startswith("maxk: config: trainig: unknown key (did you mean 'training'?)")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--configfile", "mien.yaml"], "mien.yaml"),
+        (["--workflow-profile", "slrum"], "slrum"),
+        (["--", "results/seconds/table99.cvs"], "table99.cvs"),
+    ],
+)
+def test_a_wrong_file_profile_or_target_is_named_by_snakemake(arguments: list[str], said: str, tmp_path: Path) -> None:
+    done = snakemake(tmp_path, *arguments)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_folder_in_which_another_run_is_at_work(tmp_path: Path) -> None:
+    files.claim(tmp_path / RESULTS)
+    done = snakemake(tmp_path)
+    assert done.returncode == 1
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("maxk: ")]
+    assert "results/seconds: another run is at work here" in line
+    assert "wait for it to end, then type the same command again" in line
+
+
+def test_a_job_killed_for_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's SIGKILL leaves no words of the job's own; the shell around it and the end of the run have some."""
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(FAKE_PYTHON)
+    python.chmod(0o755)
+    monkeypatch.setitem(ENVIRONMENT, "PATH", f"{python.parent}:{ENVIRONMENT['PATH']}")
+    done = snakemake(tmp_path, "--", f"{RESULTS}/data/pocket-short/problems.parquet")
+    said = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "killed (SIGKILL), most likely because memory ran out" in said
+    assert "raise the mem_mb of the job" in said
+    assert "maxk: prepare failed: " in said
+    assert "logs/prepare/pocket-short.log" in said
+    assert "type the same command again" in said
+
+
+def _make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    shutil.copy(ROOT / "Makefile", folder)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return subprocess.run(["make", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_python_that_is_too_old(tmp_path: Path) -> None:
+    old = tmp_path / "python3.9"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = _make(tmp_path, "run", f"PYTHON={old}")
+    assert done.returncode == 2
+    assert "maxk needs Python 3.11" in done.stdout
+    assert "make PYTHON=/path/to/python3.11" in done.stdout
+    assert not (tmp_path / ".venv").exists()
