@@ -121,6 +121,25 @@ def test_off_policy_equals_on_policy_without_stale_samples(base_model: str, tmp_
     assert torch.allclose(weights(exact), weights(loo), atol=1e-5)
 
 
+# ------------------------------------------------------------------------------------------------------- gradients
+class Broken(MaxkTrainer):
+    """Its loss is finite; the gradient of one micro-batch is NaN."""
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        loss = super()._compute_loss(model, inputs)
+        if self._step == 1:
+            loss = loss + torch.sqrt((loss - loss.detach()).abs())  # 0, with an infinite slope there
+        return loss
+
+
+def test_a_broken_gradient_does_not_end_the_policy_and_is_counted(base_model: str, tmp_path: Path) -> None:
+    trainer = trained(base_model, tmp_path, {"type": "grpo"}, trainer_class=Broken)
+    assert weights(trainer).isfinite().all()
+    counts = [line["nonfinite_gradients"] for line in trainer.state.log_history if "nonfinite_gradients" in line]
+    assert counts[0] > 0
+    assert not any(counts[1:])
+
+
 # --------------------------------------------------------------------------------------------------------- padding
 def padded(prompts: list[int], completions: list[int]) -> dict[str, torch.Tensor]:
     """Sequences of these lengths as TRL lays them out; token ids count up from 1, padding is 0."""
