@@ -1,11 +1,13 @@
 """One training step against stock GRPOTrainer: same model, data, seed, batch and iterations, runs interleaved.
 
     python benchmarks/trainer.py                      # the pocket base model on this machine
-    python benchmarks/trainer.py --model PATH --max-tokens 256 --repeats 5
+    python benchmarks/trainer.py --config config/mini.yaml --model PATH --batches 2 --repeats 2
+    python benchmarks/trainer.py --config config/mini.yaml --model PATH --batches 3 --split
 
 Prints the median ratio of CPU-seconds (of the GPU's wall-clock seconds where there is one) a step, for on-policy
 objectives at one PPO iteration and off-policy ones at three. The reward is a cheap function of the text, so that what
-is measured is the trainer.
+is measured is the trainer. `--split` says where our own step's time goes, with the real reward (programs run in the
+sandbox), and the GPU's peak memory.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import argparse
 import statistics
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +28,12 @@ from transformers.trainer_callback import PrinterCallback
 from trl import GRPOTrainer
 
 from maxk import config as configuration
-from maxk import data, environment, prompts
+from maxk import data, environment, grading, prompts
 from maxk.config import Config
-from maxk.objectives import make
+from maxk.objectives import Objective, make
+from maxk.records import Problem
 from maxk.training.pretrain import pretrain
+from maxk.training.reward import PassRateReward
 from maxk.training.trainer import MaxkTrainer, arguments
 
 ROOT = Path(__file__).parent.parent
@@ -36,56 +42,137 @@ CASES = [("grpo", 1), ("bon_mean", 1), ("bon_loo1", 1), ("bon_offpolicy", 3), ("
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", help="an experiment laid over the default, for its training settings and problems")
     parser.add_argument("--model", help="a model folder; by default the pocket base model is pretrained")
-    parser.add_argument("--max-tokens", type=int, default=48)
+    parser.add_argument("--objectives", nargs="+", choices=[name for name, _ in CASES])
     parser.add_argument("--batches", type=int, default=8, help="generation batches a run")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--split", action="store_true", help="where the time of our step goes, instead of the ratio")
     args = parser.parse_args()
     torch.set_num_threads(1)
     environment.quiet_libraries()
-    config = configuration.parse(configuration.read_yaml(ROOT / "config" / "config.yaml"))
+    content = configuration.read_yaml(ROOT / "config" / "config.yaml")
+    if args.config is not None:
+        content = configuration.overlay(content, configuration.read_yaml(args.config))
+    config = configuration.parse(content)
+    cases = [case for case in CASES if args.objectives is None or case[0] in args.objectives]
     with tempfile.TemporaryDirectory() as folder:
         model = args.model or str(Path(folder) / "model")
         if args.model is None:
             pretrain(config.base, config.prompt, Path(model))
-        for name, iterations in CASES:
-            seconds: dict[str, list[float]] = {"stock": [], "ours": []}
-            for _ in range(args.repeats + 1):  # the first pair warms up
-                seconds["stock"].append(run(config, model, None, iterations, args))
-                seconds["ours"].append(run(config, model, name, iterations, args))
-            ratios = [ours / stock for ours, stock in zip(seconds["ours"], seconds["stock"], strict=True)][1:]
-            step = statistics.median(seconds["stock"][1:])
-            print(
-                f"{name:20s} μ={iterations}  ratio {statistics.median(ratios):.3f} "
-                f"[{min(ratios):.3f}, {max(ratios):.3f}]  stock {step:.3f} s a generation batch",
-                flush=True,
-            )
+        for name, iterations in cases:
+            (split if args.split else ratio)(config, model, name, iterations, args)
 
 
-def run(config: Config, model: str, objective: str | None, iterations: int, args: argparse.Namespace) -> float:
-    """Seconds a generation batch: CPU-seconds of this process, or wall-clock seconds on a GPU."""
-    training = config.training.model_copy(update={"iterations": iterations, "max_tokens": args.max_tokens})
+def ratio(config: Config, model: str, name: str, iterations: int, args: argparse.Namespace) -> None:
+    """Prints our time a generation batch over the stock trainer's."""
+    seconds: dict[str, list[float]] = {"stock": [], "ours": []}
+    for _ in range(args.repeats + 1):  # the first pair warms up
+        for which, objective in (("stock", None), ("ours", name)):
+            trainer = make_trainer(config, model, objective, iterations, args.batches, [by_length])
+            started = now()
+            trainer.train()
+            seconds[which].append((now() - started) / args.batches)
+    ratios = [ours / stock for ours, stock in zip(seconds["ours"], seconds["stock"], strict=True)][1:]
+    print(
+        f"{name:20s} μ={iterations}  ratio {statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
+        f"  stock {statistics.median(seconds['stock'][1:]):.3f} s a generation batch",
+        flush=True,
+    )
+
+
+def make_trainer(
+    config: Config, model: str, objective: str | None, iterations: int, batches: int, reward: list[Any], **extra: Any
+) -> GRPOTrainer:
+    """Our trainer with an objective, or the stock one, for so many generation batches."""
+    training = config.training.model_copy(update={"iterations": iterations})
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
-    problems, _ = data.load("pocket-contests", config.datasets["pocket-contests"])
-    count = args.batches * training.prompts_per_step
-    rows = [{"prompt": prompts.render(p.statement, config.prompt, tokenizer)} for p in problems[:count]]
+    count = batches * training.prompts_per_step
+    rows = [
+        {"prompt": prompts.render(p.statement, config.prompt, tokenizer), "problem_id": p.problem_id}
+        for p in problems(config)[:count]
+    ]
     common: dict[str, Any] = {
         "model": model,
-        "reward_funcs": [by_length],
+        "reward_funcs": reward,
         "train_dataset": Dataset.from_list(rows),
         "processing_class": tokenizer,
+        "args": arguments(training, Path(tempfile.gettempdir()), seed=0, prompts=count),
     }
-    with tempfile.TemporaryDirectory() as folder:
-        common["args"] = arguments(training, Path(folder), seed=0, prompts=count)
-        common["args"].save_strategy = "no"
-        if objective is None:
-            trainer = GRPOTrainer(**common)
-        else:
-            trainer = MaxkTrainer(**common, objective=make({"type": objective, "k": 4}))
-        trainer.remove_callback(PrinterCallback)
+    common["args"].save_strategy = "no"
+    if objective is None:
+        trainer = GRPOTrainer(**common)
+    else:
+        kind: type[MaxkTrainer] = extra.pop("kind", MaxkTrainer)
+        trainer = kind(**common, objective=make({"type": objective, **({} if objective == "grpo" else {"k": 4})}))
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def problems(config: Config) -> list[Problem]:
+    """Training problems of the experiment's first dataset; their own solutions are not tried."""
+    name = config.training.datasets[0]
+    dataset = config.datasets[name]
+    if hasattr(dataset, "check_solutions"):
+        dataset = dataset.model_copy(update={"check_solutions": 0})
+    return [problem for problem in data.load(name, dataset)[0] if problem.split == "train"]
+
+
+# ------------------------------------------------------------------------------------------- where the time goes
+SECONDS: Counter[str] = Counter()
+
+
+def timed(part: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         started = now()
-        trainer.train()
-        return (now() - started) / args.batches
+        try:
+            return call(*args, **kwargs)
+        finally:
+            SECONDS[part] += now() - started
+
+    return wrapper
+
+
+class TimedTrainer(MaxkTrainer):
+    """Adds up the seconds of a step's parts in SECONDS."""
+
+    _generate = timed("generation", MaxkTrainer._generate)
+    _calculate_rewards = timed("reward", MaxkTrainer._calculate_rewards)
+    _prepare_inputs = timed("inputs", MaxkTrainer._prepare_inputs)
+    training_step = timed("step", MaxkTrainer.training_step)
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        call = super()._get_per_token_logps_and_entropies
+        return call(*args, **kwargs) if torch.is_grad_enabled() else timed("scoring", call)(*args, **kwargs)
+
+
+class TimedObjective(Objective):
+    __call__ = timed("objective", Objective.__call__)
+
+
+def split(config: Config, model: str, name: str, iterations: int, args: argparse.Namespace) -> None:
+    """Prints the parts of a generation batch: its generation, reward, and all optimiser steps on it."""
+    with grading.Grader(grading.limits(config), config.verification.workers, config.verification.sandbox) as grader:
+        reward = PassRateReward(grader, problems(config), grading.limits(config))
+        for batches in (1, args.batches):  # the first warms up
+            trainer = make_trainer(config, model, name, iterations, batches, [reward], kind=TimedTrainer)
+            trainer.objective = TimedObjective(**vars(trainer.objective))
+            SECONDS.clear()
+            started = now()
+            trainer.train()
+            whole = now() - started
+    parts = {
+        "generation": SECONDS["generation"],
+        "reward": SECONDS["reward"],
+        "old and reference policy": SECONDS["scoring"],
+        "objective": SECONDS["objective"],
+        "forward and backward": SECONDS["step"] - SECONDS["inputs"],
+        "optimiser, rest": whole - SECONDS["step"],
+    }
+    shares = ", ".join(f"{part} {100 * seconds / whole:.1f} %" for part, seconds in parts.items())
+    print(f"{name:20s} μ={iterations}  {whole / args.batches:.2f} s a generation batch: {shares}", flush=True)
+    if torch.cuda.is_available():
+        print(f"{'':20s} peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB", flush=True)
 
 
 def now() -> float:

@@ -16,13 +16,14 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, TrainerCallback
 from trl import GRPOTrainer
+from trl.trainer.utils import split_tensor_dict
 
 from maxk.config import Generator, Heldout, Lora, Training
 from maxk.errors import UserError
 from maxk.objectives import make
 from maxk.stages.train import _require_whole_adapters
 from maxk.surrogates import sequence_surrogate
-from maxk.training.trainer import MaxkTrainer, arguments, lora, schedule
+from maxk.training.trainer import MaxkTrainer, _by_length, arguments, lora, schedule
 
 PROMPTS = [
     f"sort up, {word}\n" for word in ("total", "largest", "count", "middle", "show", "ends", "spread", "smallest")
@@ -118,6 +119,71 @@ def test_off_policy_equals_on_policy_without_stale_samples(base_model: str, tmp_
     loo = trained(base_model, tmp_path / "b", {"type": "bon_loo1", "k": 2})
     # The micro-batches hold the same groups in another order.
     assert torch.allclose(weights(exact), weights(loo), atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------------- gradients
+class Broken(MaxkTrainer):
+    """Its loss is finite; the gradient of one micro-batch is NaN."""
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        loss = super()._compute_loss(model, inputs)
+        if self._step == 1:
+            loss = loss + torch.sqrt((loss - loss.detach()).abs())  # 0, with an infinite slope there
+        return loss
+
+
+def test_a_broken_gradient_does_not_end_the_policy_and_is_counted(base_model: str, tmp_path: Path) -> None:
+    trainer = trained(base_model, tmp_path, {"type": "grpo"}, trainer_class=Broken)
+    assert weights(trainer).isfinite().all()
+    counts = [line["nonfinite_gradients"] for line in trainer.state.log_history if "nonfinite_gradients" in line]
+    assert counts[0] > 0
+    assert not any(counts[1:])
+
+
+# --------------------------------------------------------------------------------------------------------- padding
+def padded(prompts: list[int], completions: list[int]) -> dict[str, torch.Tensor]:
+    """Sequences of these lengths as TRL lays them out; token ids count up from 1, padding is 0."""
+
+    def rows(lengths: list[int], left: bool) -> torch.Tensor:
+        filled = [[*range(1, n + 1)] for n in lengths]
+        width = max(lengths)
+        return torch.tensor([[0] * (width - len(r)) + r if left else r + [0] * (width - len(r)) for r in filled])
+
+    prompt_ids, completion_ids = rows(prompts, left=True), rows(completions, left=False)
+    return {
+        "prompt_ids": prompt_ids,
+        "prompt_mask": (prompt_ids > 0).long(),
+        "completion_ids": completion_ids,
+        "completion_mask": (completion_ids > 0).long(),
+        "ref_per_token_logps": -completion_ids.float(),
+        "row": torch.arange(len(prompts)),
+        "num_items_in_batch": torch.tensor(7),
+    }
+
+
+def shuffled(batch: dict[str, torch.Tensor], order: list[int], parts: int) -> list[dict[str, torch.Tensor]]:
+    mixed = {key: value[order] if value.ndim else value for key, value in batch.items()}
+    return split_tensor_dict(mixed, parts)
+
+
+def test_microbatches_hold_like_lengths_without_common_padding() -> None:
+    batches = shuffled(padded([2, 3, 2, 1], [5, 1, 4, 2]), order=[3, 0, 2, 1], parts=2)
+    short, long = _by_length(batches, together=1)
+    assert short["row"].tolist() == [1, 3]
+    assert long["row"].tolist() == [2, 0]
+    assert short["completion_ids"].tolist() == [[1, 0], [1, 2]]
+    assert short["prompt_ids"].tolist() == [[1, 2, 3], [0, 0, 1]]
+    assert long["completion_mask"].tolist() == [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
+    assert long["prompt_mask"].tolist() == [[1, 1], [1, 1]]
+    assert short["ref_per_token_logps"].tolist() == [[-1, 0], [-1, -2]]
+    assert short["num_items_in_batch"] == 7
+
+
+def test_groups_stay_together_in_the_order_of_generation() -> None:
+    batches = shuffled(padded([2] * 6, [1, 6, 2, 2, 3, 1]), order=[5, 0, 4, 1, 2, 3], parts=3)
+    arranged = _by_length(batches, together=2)
+    assert [batch["row"].tolist() for batch in arranged] == [[2, 3], [4, 5], [0, 1]]
+    assert [batch["completion_ids"].shape[1] for batch in arranged] == [2, 3, 6]
 
 
 # ------------------------------------------------------------------------------------------------ off-policy weights

@@ -156,5 +156,5 @@ def _inverse(p: torch.Tensor, row: torch.Tensor, uniform: torch.Tensor) -> torch
     The rows' distributions are laid end to end, row r from r to r + 1, so that one search serves all samples.
     """
     cumulative = p.cumsum(1, dtype=torch.float64)
-    line = cumulative / cumulative[:, -1:] + torch.arange(len(p), device=p.device)[:, None]
+    line = cumulative.div_(cumulative[:, -1:].clone()).add_(torch.arange(len(p), device=p.device)[:, None])
     return torch.searchsorted(line.flatten(), row + uniform) - row * p.shape[1]

@@ -1,6 +1,6 @@
 """GRPO with the advantages of a max@k objective: the smallest seam in TRL's GRPOTrainer (the only importer of trl).
 
-No parent code is copied; five small overrides do it.
+No parent code is copied; a few small overrides do it.
 
 1. `_calculate_rewards` keeps the gathered reward matrix that the parent computes.
 2. `_generate_and_score_completions` replaces the parent's advantages by the objective's.
@@ -12,6 +12,8 @@ No parent code is copied; five small overrides do it.
    parameters do not move within an optimiser step.
 4. `ratio: sequence` turns TRL's length-normalised sequence loss into that of `surrogates.sequence_surrogate` by a
    factor on the advantage (see `_sequence_factor`).
+5. `_prepare_inputs` puts sequences of like length into one micro-batch and cuts it to its longest, where TRL pads all
+   to the longest of the generation batch.
 
 What differs from TRL's defaults, to follow the paper (Sections 3.1 and 4.4): loss_type "grpo" (mean over a completion's
 tokens, then over completions; TRL: "dapo"), β = 0.01 without importance weights on the KL term (TRL: 0, with), learning
@@ -142,6 +144,11 @@ class MaxkTrainer(GRPOTrainer):
         self.objective = objective
         self._gathered_rewards: Tensor  # [groups of all processes, n], of the last generation batch
         self._renewing: dict[str, Any] | None = None  # the micro-batch whose advantages the loss's pass renews
+        # On a GPU in bfloat16 a backward pass was seen to give NaN for a finite loss, which ends a policy for good.
+        self._nonfinite = torch.zeros((), device=self.accelerator.device)  # gradients with such elements, this step
+        for parameter in self.model.parameters():
+            if parameter.requires_grad:
+                parameter.register_hook(self._finite)
         whole_groups = self.args.per_device_train_batch_size % self.num_generations == 0
         one_batch = self.args.steps_per_generation * self.accelerator.num_processes == 1
         self._free_ratios = whole_groups and (one_batch or not objective.kind.batch_scaled)
@@ -156,6 +163,18 @@ class MaxkTrainer(GRPOTrainer):
         """Whether the policy has moved since it drew the batch at hand, and the objective wants to know."""
         iteration = self._step // self.args.steps_per_generation % self.num_iterations
         return bool(self.objective.kind.off_policy and self.model.training and iteration > 0)
+
+    # ---- gradients
+    def _finite(self, gradient: Tensor) -> Tensor:
+        """The gradient with zeros where it is not finite; how many tensors had such elements is logged."""
+        self._nonfinite += (~gradient.isfinite()).any()
+        return gradient.nan_to_num(0.0, 0.0, 0.0)
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        loss: Tensor = super().training_step(*args, **kwargs)
+        self._metrics["train"]["nonfinite_gradients"].append(self._nonfinite.item())
+        self._nonfinite.zero_()
+        return loss
 
     # ---- rewards → advantages
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -193,11 +212,12 @@ class MaxkTrainer(GRPOTrainer):
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         before = self._buffered_inputs
         inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
-        if not self.model.training or not self.objective.kind.off_policy or self._buffered_inputs is None:
+        if not self.model.training or self._buffered_inputs is None:
             return inputs
         position = int(self._step % self.args.steps_per_generation)
-        if self._free_ratios and self._buffered_inputs is not before:
-            self._buffered_inputs = _regrouped(self._buffered_inputs)
+        if self._buffered_inputs is not before:
+            whole = self.objective.kind.off_policy and self._free_ratios
+            self._buffered_inputs = _by_length(self._buffered_inputs, self.num_generations if whole else 1)
         elif self._stale and not self._free_ratios and position == 0:
             self._refresh_advantages(self._buffered_inputs)
         return self._buffered_inputs[position]
@@ -285,14 +305,30 @@ def _sequence_factor(log_ratios: Tensor, lengths: Tensor, advantages: Tensor, lo
     return torch.where(clipped, 0.0, (log_ratios - log_ratios / lengths).exp())
 
 
-def _regrouped(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same sequences in as many micro-batches, in the order of generation: groups side by side."""
-    order = torch.cat([batch["row"] for batch in batches]).argsort()
+def _by_length(batches: list[dict[str, Any]], together: int) -> list[dict[str, Any]]:
+    """The same sequences in as many micro-batches, by length of completion, each cut to its longest.
+
+    `together` sequences that were generated side by side stay so (a group, or 1). Which micro-batch holds a sequence
+    changes no gradient; padding that nobody needs would be computed like tokens.
+    """
+    generated = torch.cat([batch["row"] for batch in batches]).argsort()
+    lengths = torch.cat([batch["completion_mask"].sum(1) for batch in batches])[generated]
+    units = lengths.view(-1, together).amax(1).argsort(stable=True)
+    order = generated.view(-1, together)[units].flatten()
     merged = {
         key: torch.cat([batch[key] for batch in batches])[order] if value.ndim else value
         for key, value in batches[0].items()
     }
-    return list(split_tensor_dict(merged, len(batches)))
+    return [_cut(batch) for batch in split_tensor_dict(merged, len(batches))]
+
+
+def _cut(batch: dict[str, Any]) -> dict[str, Any]:
+    """A micro-batch without the columns that are padding in all its sequences: prompts' first, completions' last."""
+    prompt, completion = (int(batch[f"{part}_mask"].sum(1).max()) for part in ("prompt", "completion"))
+    return {
+        key: value[:, -prompt:] if key.startswith("prompt_") else value[:, :completion] if value.ndim > 1 else value
+        for key, value in batch.items()
+    }
 
 
 def _powers_of_two(limit: int) -> list[int]:
