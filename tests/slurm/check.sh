@@ -2,7 +2,7 @@
 # The seconds-scale experiment through the shipped Slurm profile and a real Slurm on this machine: one job is cancelled
 # midway, the same command runs again, and the tables must be those of a run without Slurm, byte for byte.
 # `make test-slurm`, as root on Debian; it installs Slurm and munge where they are missing, and stops them at the end.
-set -euo pipefail
+set -euo pipefail -o monitor # a background run is a process group of its own
 cd "$(dirname "$0")/../.."
 here=$PWD
 
@@ -24,7 +24,7 @@ export PYTHONPATH=$work/plugins${PYTHONPATH:+:$PYTHONPATH}
 run=
 finish() {
     status=$?
-    [ -z "$run" ] || kill "$run" 2> /dev/null || true
+    [ -z "$run" ] || kill -- "-$run" 2> /dev/null || true
     tests/slurm/cluster.sh stop "$work/slurm"
     if [ $status = 0 ]; then rm -rf "$work"; else echo "test-slurm: failed; logs are in $work" >&2; fi
     exit $status
