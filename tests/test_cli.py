@@ -31,7 +31,7 @@ MISTAKES = {
     "policy not made yet": (["sample", "base"], ["policies/base/policy.json: no such file"]),
     "problems not made yet": (["verify", "base"], ["no such file"]),
     "unknown policy": (["score", "grppo/seed0"], ["grppo/seed0"]),
-    "no configuration": (["prepare", "x", "--config", "absent.json"], ["absent.json", "cannot be read"]),
+    "no configuration": (["prepare", "x", "--config", "absent.json"], ["absent.json", "no such file"]),
     "unknown table": (["table", "table99"], ["table99"]),
     "no scores yet": (["figure", "figure1"], ["no scores yet"]),
 }

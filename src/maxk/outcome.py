@@ -6,6 +6,7 @@ The Snakefile prints it when a run ends (`onsuccess`, `onerror` in workflow/rule
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from maxk.config import Config
@@ -27,13 +28,13 @@ def success(config: Config) -> str:
     return "\n".join(lines)
 
 
-def failure(config: Config, log: str | None) -> str:
-    """Which jobs failed and the last words of each, from Snakemake's log, and how to go on."""
-    text = Path(log).read_text(encoding="utf-8", errors="replace") if log and Path(log).exists() else ""
+def failure(logs: Sequence[str]) -> str:
+    """Which jobs failed and the last words of each, from Snakemake's own logs of the run, and how to go on."""
+    text = "".join(Path(log).read_text(encoding="utf-8", errors="replace") for log in logs if Path(log).exists())
     failed = list(dict.fromkeys(_FAILED.findall(text)))
     lines = [f"maxk: {rule} failed: {_last_words(path)} ({path})" for rule, path in failed]
     if not failed:
-        lines = [f"maxk: stopped before its end{f'; Snakemake says why in {log}' if text else ''}"]
+        lines = [f"maxk: stopped before its end; Snakemake says why in {', '.join(logs)}"]
     return "\n".join([*lines, "maxk: what is finished stays; to go on, mend this and type the same command again"])
 
 

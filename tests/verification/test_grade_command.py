@@ -150,7 +150,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path]) -> 
     with pytest.raises(UserError, match="cannot be read"):
         run(tmp_path / "missing.jsonl", files[1])
     files[1].write_text("{not json\n")
-    with pytest.raises(UserError, match="not JSON lines"):
+    with pytest.raises(UserError, match=r"samples.jsonl:1: not JSON .*mend or delete this line"):
         run(*files)
     write(files[1], SAMPLES)
     with pytest.raises(UserError, match="--k"):

@@ -23,7 +23,7 @@ onsuccess:
 
 onerror:
     shell("python -m maxk conclude --failed --config {OUT.config:q}")
-    print(outcome.failure(CONFIG, log), file=sys.stderr)
+    print(outcome.failure(log), file=sys.stderr)
 
 
 rule prepare:
