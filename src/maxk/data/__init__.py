@@ -65,14 +65,12 @@ def at_commits(name: str, config: Dataset) -> tuple[Dataset, dict[str, str]]:
         return place.model_copy(update={"revision": commit})
 
     key = f"datasets.{name}"
-    config = resolved(config, key, config.location)
+    changes: dict[str, Any] = {"revision": resolved(config, key, config.location).revision}
     if config.length is not None:
-        limit = resolved(config.length, f"{key}.length", config.length.tokenizer, "model")
-        config = config.model_copy(update={"length": limit})
+        changes["length"] = resolved(config.length, f"{key}.length", config.length.tokenizer, "model")
     if isinstance(config, CodeforcesDataset) and config.without is not None:
-        other = resolved(config.without, f"{key}.without", config.without.location)
-        config = config.model_copy(update={"without": other})
-    return config, commits
+        changes["without"] = resolved(config.without, f"{key}.without", config.without.location)
+    return config.model_copy(update=changes), commits
 
 
 def lines(name: str, funnel: dict[str, int]) -> Iterator[str]:
