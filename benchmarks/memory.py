@@ -31,14 +31,14 @@ PROBLEMS, TESTS, SIZES_MB = 40, 5, (5, 15)
 
 # Runs a stage and prints its peak in KiB. `sample` without a model: what it reads before it loads one.
 STAGE = """
-import resource, sys
+import pathlib, sys
 from maxk import cli, config, stages
 if sys.argv[1] == "sample":
     from maxk.stages.sample import _tasks
     _tasks(config.load("results/memory/config.json"), "d", 0)
 else:
     assert cli.main(sys.argv[1:] + ["--config", "results/memory/config.json"]) == 0
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(pathlib.Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 """
 
 

@@ -173,9 +173,7 @@ def _write_groups(
 ) -> None:
     """Writes row groups as they come; only one is held at a time."""
     labelled = schema.with_metadata({_PROVENANCE_KEY: canonical(dataclasses.asdict(source)).encode()})
-    # Statistics would put a column's smallest and largest value into the footer: whole tests, read by every reader.
-    options = {"compression": "zstd", "write_statistics": False}
-    with atomic(path) as temporary, pq.ParquetWriter(temporary, labelled, **options) as writer:
+    with atomic(path) as temporary, pq.ParquetWriter(temporary, labelled, compression="zstd") as writer:
         for columns in groups:
             writer.write_table(pa.table(dict(columns), schema=labelled))
 

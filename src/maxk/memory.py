@@ -14,7 +14,8 @@ from maxk.config import Config, HubBase
 PROCESS = 4_000  # libraries, and whatever is small
 # Decoded tests of all rows of a source, in MB; those that are not named here are small. Estimates.
 TESTS = {"livecodebench": 20_000, "codeforces": 10_000, "code_contests": 10_000, "livebench": 2_000, "apps": 2_000}
-# Copies of these tests that a stage holds at its peak; benchmarks/memory.py measures them.
+# Copies of these tests that a stage holds at its peak: 0.9 measured by benchmarks/memory.py, for text of one byte a
+# character; text beyond Latin-1 takes two.
 COPIES = 1.5
 BYTES_16, BYTES_32 = 2_000, 4_000  # MB of a billion weights
 

@@ -65,14 +65,12 @@ def at_commits(name: str, config: Dataset) -> tuple[Dataset, dict[str, str]]:
         return place.model_copy(update={"revision": commit})
 
     key = f"datasets.{name}"
-    section = resolved(config, key, config.location)
-    if section.length is not None:
-        limit = resolved(section.length, f"{key}.length", section.length.tokenizer, "model")
-        section = section.model_copy(update={"length": limit})
-    if isinstance(section, CodeforcesDataset) and section.without is not None:
-        other = resolved(section.without, f"{key}.without", section.without.location)
-        section = section.model_copy(update={"without": other})
-    return section, commits
+    changes: dict[str, Any] = {"revision": resolved(config, key, config.location).revision}
+    if config.length is not None:
+        changes["length"] = resolved(config.length, f"{key}.length", config.length.tokenizer, "model")
+    if isinstance(config, CodeforcesDataset) and config.without is not None:
+        changes["without"] = resolved(config.without, f"{key}.without", config.without.location)
+    return config.model_copy(update=changes), commits
 
 
 def lines(name: str, funnel: dict[str, int]) -> Iterator[str]:
