@@ -23,6 +23,7 @@ from maxk.errors import UserError
 from maxk.objectives import make
 from maxk.stages.train import _require_whole_adapters
 from maxk.surrogates import sequence_surrogate
+from maxk.training.callbacks import SkipNonfinite
 from maxk.training.trainer import MaxkTrainer, _by_length, arguments, lora, schedule
 
 PROMPTS = [
@@ -132,12 +133,13 @@ class Broken(MaxkTrainer):
         return loss
 
 
-def test_a_broken_gradient_does_not_end_the_policy_and_is_counted(base_model: str, tmp_path: Path) -> None:
-    trainer = trained(base_model, tmp_path, {"type": "grpo"}, trainer_class=Broken)
+def test_a_step_with_a_broken_gradient_is_skipped_and_told(
+    base_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer = trained(base_model, tmp_path, {"type": "grpo"}, trainer_class=Broken, callbacks=[SkipNonfinite()])
     assert weights(trainer).isfinite().all()
-    counts = [line["nonfinite_gradients"] for line in trainer.state.log_history if "nonfinite_gradients" in line]
-    assert counts[0] > 0
-    assert not any(counts[1:])
+    told = [line for line in capsys.readouterr().err.splitlines() if "is skipped, its gradient is not finite" in line]
+    assert told == ["train: step 1 is skipped, its gradient is not finite"]
 
 
 # --------------------------------------------------------------------------------------------------------- padding

@@ -120,7 +120,7 @@ def _optimise(
     from transformers.trainer_callback import PrinterCallback
 
     from maxk import environment, grading, models, objectives
-    from maxk.training.callbacks import MetricsLog, ProgressLine, StopOnSignal
+    from maxk.training.callbacks import MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
     from maxk.training.reward import PassRateReward
     from maxk.training.trainer import MaxkTrainer, arguments, lora, schedule
 
@@ -147,6 +147,7 @@ def _optimise(
             callbacks=[
                 MetricsLog(folder / "metrics.jsonl", run),
                 ProgressLine(f"train {policy_name(objective, seed)}"),
+                SkipNonfinite(),
                 stop,
             ],
             objective=objectives.make(config.every_objective[objective].spec),

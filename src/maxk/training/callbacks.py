@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,29 @@ class ProgressLine(TrainerCallback):
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self._progress is not None:
             self._progress.__exit__()
+
+
+class SkipNonfinite(TrainerCallback):
+    """Skips an optimiser step whose gradient is not finite, as a scaler of mixed precision does, and says so.
+
+    On a GPU in bfloat16 a backward pass was seen to give NaN for a finite loss (docs/results-mini.md); such a step
+    would turn every weight to NaN. The step's `grad_norm` in the log is not finite.
+    """
+
+    def on_pre_optimizer_step(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: torch.nn.Module | None = None,
+        **_: Any,
+    ) -> None:
+        assert model is not None
+        if all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters()):
+            return
+        print(f"train: step {state.global_step + 1} is skipped, its gradient is not finite", file=sys.stderr)
+        for parameter in model.parameters():
+            parameter.grad = None
 
 
 class StopOnSignal(TrainerCallback):

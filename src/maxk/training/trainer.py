@@ -144,11 +144,6 @@ class MaxkTrainer(GRPOTrainer):
         self.objective = objective
         self._gathered_rewards: Tensor  # [groups of all processes, n], of the last generation batch
         self._renewing: dict[str, Any] | None = None  # the micro-batch whose advantages the loss's pass renews
-        # On a GPU in bfloat16 a backward pass was seen to give NaN for a finite loss, which ends a policy for good.
-        self._nonfinite = torch.zeros((), device=self.accelerator.device)  # gradients with such elements, this step
-        for parameter in self.model.parameters():
-            if parameter.requires_grad:
-                parameter.register_hook(self._finite)
         whole_groups = self.args.per_device_train_batch_size % self.num_generations == 0
         one_batch = self.args.steps_per_generation * self.accelerator.num_processes == 1
         self._free_ratios = whole_groups and (one_batch or not objective.kind.batch_scaled)
@@ -163,18 +158,6 @@ class MaxkTrainer(GRPOTrainer):
         """Whether the policy has moved since it drew the batch at hand, and the objective wants to know."""
         iteration = self._step // self.args.steps_per_generation % self.num_iterations
         return bool(self.objective.kind.off_policy and self.model.training and iteration > 0)
-
-    # ---- gradients
-    def _finite(self, gradient: Tensor) -> Tensor:
-        """The gradient with zeros where it is not finite; how many tensors had such elements is logged."""
-        self._nonfinite += (~gradient.isfinite()).any()
-        return gradient.nan_to_num(0.0, 0.0, 0.0)
-
-    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        loss: Tensor = super().training_step(*args, **kwargs)
-        self._metrics["train"]["nonfinite_gradients"].append(self._nonfinite.item())
-        self._nonfinite.zero_()
-        return loss
 
     # ---- rewards → advantages
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
