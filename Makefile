@@ -21,6 +21,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: run test test-faults test-tracking test-vllm test-slurm check docs audit ui clean
 
 run: $(READY)
+	@test -z "$(CONFIG)" || test -f "$(CONFIG)" || { echo "no config file $(CONFIG); config/ holds some"; exit 2; }
 	snakemake --cores all $(if $(CONFIG),--configfile $(CONFIG))
 
 test: $(READY)

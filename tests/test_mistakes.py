@@ -385,13 +385,9 @@ def test_a_wrong_key_on_the_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["--configfile", "mien.yaml"], "mien.yaml"),
-        (["--workflow-profile", "slrum"], "slrum"),
-        (["--", "results/seconds/table99.cvs"], "table99.cvs"),
-    ],
+    [(["--workflow-profile", "slrum"], "slrum"), (["--", "results/seconds/table99.cvs"], "table99.cvs")],
 )
-def test_a_wrong_file_profile_or_target_is_named_by_snakemake(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_a_wrong_profile_or_target_is_named_by_snakemake(arguments: list[str], said: str, tmp_path: Path) -> None:
     done = snakemake(tmp_path, *arguments)
     assert done.returncode == 1
     assert said in done.stderr
@@ -440,3 +436,12 @@ def test_a_python_that_is_too_old(tmp_path: Path) -> None:
     assert "maxk needs Python 3.11" in done.stdout
     assert "make PYTHON=/path/to/python3.11" in done.stdout
     assert not (tmp_path / ".venv").exists()
+
+
+def test_a_config_file_that_is_not_there(tmp_path: Path) -> None:
+    """Told before Snakemake, which would show a traceback."""
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / ".ready").touch()
+    done = _make(tmp_path, "--old-file", "pyproject.toml", "run", "CONFIG=mien.yaml")
+    assert done.returncode == 2
+    assert "no config file mien.yaml; config/ holds some" in done.stdout
