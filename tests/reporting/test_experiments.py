@@ -117,7 +117,7 @@ def test_missing_scores_are_blank_with_a_note_and_choose_nothing(experiment: Cal
     table = read_csv(paths[0])
     assert (table["slow"]["max@128"], table["slow"]["chosen"], table["fast"]["chosen"]) == ("", "no", "no")
     text = Path(paths[1]).read_text()
-    assert "GRPO (iterations 3, learning\\_rate 1e-06) on easy: no scores" in text
+    assert "GRPO (iterations 3, learning\\_rate 1e-06) on every dataset: no scores" in text
     assert "✓ marks" in text
 
 

@@ -87,7 +87,7 @@ def test_blank_cells(small: Experiment) -> None:
     assert tables.to_csv(table).endswith("bon_mean,BoN mean,,,\n")
     assert "| BoN mean | – | – | – |" in tables.to_markdown(table)
     assert r"BoN mean & -- & -- & -- \\" in tables.to_latex(table)
-    assert "BoN mean on hard: no scores." in table.notes
+    assert "BoN mean on every dataset: no scores." in table.notes
     assert "| GRPO | **0.625** | **0.125** | **0.375** |" in tables.to_markdown(table)
 
 

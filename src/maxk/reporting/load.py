@@ -26,6 +26,7 @@ from maxk.provenance import require_equal
 from maxk.records import Provenance
 from maxk.reporting.specs import MEAN
 
+EVERY = "every dataset"  # where a note is of no single one
 _REMEDY = "make both with one configuration (`maxk sample`, `maxk verify`, `maxk score`)"
 
 
@@ -107,9 +108,12 @@ def load(config: Config) -> Scores:
     cells: dict[tuple[str, str], Cell] = {}
     notes: list[str] = []
     for row in labels:
-        for dataset in config.evaluated:
-            seeds = () if row == BASE else config.seeds
-            found, absent = _partition(config, row, dataset, seeds)
+        seeds = () if row == BASE else config.seeds
+        parts = {dataset: _partition(config, row, dataset, seeds) for dataset in config.evaluated}
+        if not any(found for found, _ in parts.values()):
+            notes.append(f"{labels[row]} on {EVERY}: no scores")
+            continue
+        for dataset, (found, absent) in parts.items():
             if found:
                 policies = [row if seed is None else policy_name(row, seed) for seed in found]
                 tables = [consistent.read(policy, dataset) for policy in policies]

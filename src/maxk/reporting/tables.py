@@ -19,7 +19,7 @@ from maxk import files
 from maxk.config import Config
 from maxk.estimators import SignedRank
 from maxk.reporting import pages, statistics
-from maxk.reporting.load import Scores
+from maxk.reporting.load import EVERY, Scores
 from maxk.reporting.specs import MEAN, Column, Spec
 
 BEST, SECOND = 1, 2
@@ -119,7 +119,7 @@ def _notes(scores: Scores, config: Config, spec: Spec, tests: Tests, untrained: 
     if untrained:
         yield f"No row, as this experiment does not train them: {', '.join(sorted(untrained))}."
     for note in scores.notes:
-        if any(f" on {dataset}: " in note for dataset in datasets):
+        if any(f" on {place}: " in note for place in (*datasets, EVERY)):
             yield f"{note}."
 
 
