@@ -202,4 +202,4 @@ def test_yaml_numbers_are_numbers(root: Path) -> None:
     """YAML reads `1e-4` as text; the files must write `1.0e-4`."""
     for path in set(root.glob("config/*.yaml")) - {root / "config" / "rates.yaml"}:
         text = yaml.safe_load(path.read_text())
-        assert isinstance(text["base"].get("learning_rate", 0.1), float)
+        assert isinstance(text.get("base", {}).get("learning_rate", 0.1), float)

@@ -37,7 +37,7 @@ targets=(results/seconds/table2.csv results/seconds/statistics.csv)
 # Longer training than the tests have elsewhere, so that it can be met midway; `gpus` makes jobs ask for them.
 pipeline() {
     snakemake --snakefile "$here/Snakefile" --configfile "$here/tests/configs/seconds.yaml" \
-        --config 'training={epochs: 4}' 'sampling={shards: 1}' gpus=2 --directory "$work/$1" "${@:2}" -- "${targets[@]}"
+        --config 'training={epochs: 4}' 'sampling={shards: 1}' "gpus=${gpus:-2}" --directory "$work/$1" "${@:2}" -- "${targets[@]}"
 }
 # Site values on the command line; else the profile as it stands. No retries: the cancelled job is to stop the run.
 on_slurm() {
@@ -45,7 +45,7 @@ on_slurm() {
         --slurm-no-account --slurm-init-seconds-before-status-checks 3 --slurm-status-command squeue
 }
 
-pipeline local --cores 2 > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the local run failed"; }
+gpus=0 pipeline local --cores 2 > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the local run failed"; }
 say "the local run is done"
 tests/slurm/cluster.sh start "$work/slurm"
 say "Slurm is up"

@@ -30,7 +30,8 @@ def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
     gpus.hold(config.sampling.gpus if config.gpus else 0)
     policy = files.read_policy(config.layout.policy(args.policy))
-    tasks = {name: _tasks(config, name, args.shard) for name in config.evaluated}
+    share = share_of(config, args.shard)
+    tasks = {name: _tasks(config, name, share) for name in config.evaluated}
     with tracking.stage(config, "sample", policy=policy.name, shard=str(args.shard)) as run:
         run.params(config.settings("sample"))
         completions, facts = _sample(config, policy, [task for share in tasks.values() for task in share], args.shard)
@@ -52,8 +53,8 @@ def share_of(config: Config, shard: int) -> slice:
     return slice(shard, None, config.sampling.shards)
 
 
-def _tasks(config: Config, dataset: str, shard: int) -> list[Task]:
-    return files.read_tasks(config.layout.problems(dataset), "test")[share_of(config, shard)]
+def _tasks(config: Config, dataset: str, share: slice) -> list[Task]:
+    return files.read_tasks(config.layout.problems(dataset), "test")[share]
 
 
 def _sample(

@@ -77,7 +77,16 @@ class MlflowRun(Run):
 
         data = Dataset(name=name, digest=digest, source_type="local", source=files.canonical({"uri": path}))
         entry = DatasetInput(dataset=data, tags=[InputTag("mlflow.data.context", context)])
-        self._send(lambda: self._client.log_inputs(self._run_id, [entry]))
+
+        def record() -> None:
+            try:
+                self._client.log_inputs(self._run_id, [entry])
+            except Exception as error:
+                if "IntegrityError" not in str(error):
+                    raise
+                self._client.log_inputs(self._run_id, [entry])  # another job has stored the same dataset meanwhile
+
+        self._send(record)
 
     def tag(self, name: str, value: str) -> None:
         self._send(lambda: self._client.set_tag(self._run_id, name, value))
