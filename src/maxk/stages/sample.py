@@ -30,8 +30,8 @@ def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
     gpus.hold(config.sampling.gpus if config.gpus else 0)
     policy = files.read_policy(config.layout.policy(args.policy))
-    share = share_of(config, args.shard)
-    tasks = {name: _tasks(config, name, share) for name in config.evaluated}
+    mine = share_of(config, args.shard)
+    tasks = {name: _tasks(config, name, mine) for name in config.evaluated}
     with tracking.stage(config, "sample", policy=policy.name, shard=str(args.shard)) as run:
         run.params(config.settings("sample"))
         completions, facts = _sample(config, policy, [task for share in tasks.values() for task in share], args.shard)
