@@ -17,7 +17,7 @@ from maxk.cli import STAGES, parser
 
 # A package may import itself and what stands in a row above its own; within a row only by the pairs below.
 LAYERS = [
-    {"errors", "paths", "records", "objective_types", "estimators", "progress", "models"},
+    {"errors", "paths", "records", "objective_types", "estimators", "progress", "models", "packing"},
     {"config", "files", "gpus", "objectives", "surrogates", "provenance", "verification"},
     {"tracking", "environment", "memory", "prompts", "diagnostics", "grading", "scoring", "shards", "data", "outcome"},
     {"sampling", "training"},

@@ -693,6 +693,8 @@ class Config(Section):
         if one.label or objective in self.objectives:
             return one.label or one.kind.label
         differences = {**{key: value for key, value in one.spec.items() if key != "type"}, **one.training}
+        if one.kind.uses_k:
+            differences["k"] = objective_types.schedule(one.spec)
         return f"{one.kind.label} ({', '.join(f'{key} {_brief(value)}' for key, value in differences.items())})"
 
     def training_of(self, objective: str) -> Training:
@@ -868,9 +870,7 @@ def _children(schema: dict[str, Any], node: dict[str, Any], part: Any) -> list[d
 
 
 def _brief(value: Any) -> str:
-    """A parameter's value in a label: a schedule of k as `linear 4→1`, a flag as `yes`."""
-    if isinstance(value, Mapping):
-        return f"{value.get('schedule')} {value.get('start')}→{value.get('end', value.get('start'))}"
+    """A parameter's value in a label: a flag as `yes`."""
     return str(value) if not isinstance(value, bool) else "yes" if value else "no"
 
 

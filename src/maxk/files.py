@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from maxk import records
 from maxk.errors import UserError, lack
+from maxk.packing import packed
 from maxk.records import Policy, Problem, Provenance, Task, Test
 
 _PROVENANCE_KEY = b"maxk"
@@ -223,23 +224,12 @@ def _opened(path: str | Path) -> pq.ParquetFile:
 
 # ------------------------------------------------------------------------------------------------ records
 def write_problems(path: str | Path, problems: Iterable[Problem], source: Provenance) -> None:
-    groups = (_columns_of(group) for group in _by_size(problems))
+    groups = (_columns_of(group) for group in packed(problems, _size, _GROUP_SIZE, _GROUP_ROWS))
     _write_groups(path, groups, records.PROBLEM, source)
 
 
-def _by_size(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
-    """Problems in groups of about `_GROUP_SIZE` characters, at most `_GROUP_ROWS` of them."""
-    group: list[Problem] = []
-    size = 0
-    for problem in problems:
-        own = sum(len(stdin) + len(expected) for stdin, expected in problem.tests)
-        if group and (size + own > _GROUP_SIZE or len(group) == _GROUP_ROWS):
-            yield group
-            group, size = [], 0
-        group.append(problem)
-        size += own
-    if group:
-        yield group
+def _size(problem: Problem) -> int:
+    return sum(len(stdin) + len(expected) for stdin, expected in problem.tests)
 
 
 def _columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:

@@ -109,6 +109,10 @@ class Schedule:
         }[self.kind]
         return math.floor(self.start + along * (self.end - self.start) + 0.5)
 
+    def __str__(self) -> str:
+        """`4`, or `linear 4→1`."""
+        return str(self.start) if self.kind == "constant" else f"{self.kind} {self.start}→{self.end}"
+
     @property
     def values(self) -> Iterable[int]:
         """Every k that the schedule can take."""

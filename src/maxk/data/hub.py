@@ -260,12 +260,17 @@ def commit_of(key: str, where: str, revision: str | None, kind: str = "dataset")
     if re.fullmatch(r"[0-9a-f]{40}", revision):
         return revision
     commit = _snapshot(key, where, revision, kind, []).name
+    warn_of_movable(key, where, revision, commit)
+    return commit
+
+
+def warn_of_movable(key: str, where: str, revision: str, commit: str) -> None:
+    """Says that a branch or tag was named where only a commit stays what it is."""
     print(
-        f"warning: {key}.revision: {revision!r} of {where} is no commit and can change; "
-        f"it is {commit} now: pin that to repeat this run",
+        f"warning: {key}.revision: {revision!r} of {where} is no commit and can change; it is {commit} now: pin that "
+        "to repeat this run",
         file=sys.stderr,
     )
-    return commit
 
 
 # ------------------------------------------------------------------------------------------------------------- kinds

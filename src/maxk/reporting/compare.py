@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from maxk import files
 from maxk.config import Config, HubBase
 from maxk.paths import BASE
-from maxk.reporting import pages, tables
+from maxk.reporting import markdown, pages
 from maxk.reporting.load import Scores
 from maxk.reporting.statistics import Replicates, resample
 from maxk.reporting.tidy import write_csv
@@ -178,8 +178,9 @@ def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             "policy differs from the base model, or from GRPO.",
             "",
         ]
-    lines += ["| difference to | quantity | cells | same sign | decided | decided, same sign |"]
-    lines += ["| :--- | :--- | ---: | ---: | ---: | ---: |"]
+    lines += markdown.head(
+        ["difference to", "quantity", "cells", "same sign", "decided", "decided, same sign"], words=2
+    )
     for against in REFERENCES:
         for quantity in SHOWN:
             cells = _cells(rows, against, quantity)
@@ -187,8 +188,8 @@ def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             decided = [row for row in cells if row["decided"] == "yes"]
             both = [row for row in same if row["decided"] == "yes"]
             if cells:
-                counts = " | ".join(str(len(one)) for one in (cells, same, decided, both))
-                lines.append(f"| {against} | {quantity} | {counts} |")
+                counts = [str(len(one)) for one in (cells, same, decided, both)]
+                lines.append(markdown.row([against, quantity, *counts]))
     lines += [
         "",
         "A cell is a policy on a dataset. Decided: the bootstrap interval of our difference excludes zero. "
@@ -219,11 +220,10 @@ def cells_to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         labels, datasets = (list(dict.fromkeys(key[part] for key in cells)) for part in (0, 1))
         if cells:
             header = [quantity, *datasets]
-            lines += [f"## {quantity}: ours · the paper's", "", tables.pipes(tables.escape_markdown(h) for h in header)]
-            lines += [tables.pipes([":---", *["---:"] * len(datasets)])]
+            lines += [f"## {quantity}: ours · the paper's", "", *markdown.head(header)]
         for label in labels:
             twins = [(cells.get((label, dataset, None)), cells.get((label, dataset, BASE))) for dataset in datasets]
-            lines.append(tables.pipes([tables.escape_markdown(label), *(_cell(*twin) for twin in twins)]))
+            lines.append(markdown.row([markdown.escape(label), *(_cell(*twin) for twin in twins)]))
         lines += [""] if cells else []
     if lines:
         lines.append("Arrows: above or below the base model, ours and the paper's; bold where they point apart.")

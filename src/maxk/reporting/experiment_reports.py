@@ -21,7 +21,7 @@ from maxk.config import Config
 from maxk.errors import UserError
 from maxk.estimators import Floats
 from maxk.paths import BASE
-from maxk.reporting import pages, style, tables
+from maxk.reporting import markdown, pages, style
 from maxk.reporting.experiments import (
     AT_THE_END,
     THROUGHOUT,
@@ -50,10 +50,12 @@ def write(name: str, config: Config) -> list[str]:
         raise UserError(f"no experiment {name!r}; this configuration has {known}")
     findings = collect(name, config)
     paths = [config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png", "pdf")]
-    write_csv(paths[0], rows(findings))
-    files.write_text(paths[1], to_markdown(findings))
+    table = list(rows(findings))
+    text = to_markdown(findings, table)
+    write_csv(paths[0], table)
+    files.write_text(paths[1], text)
     draw(findings, paths[2:])
-    return [*paths, pages.write(config, f"experiments/{name}", to_markdown(findings))]
+    return [*paths, pages.write(config, f"experiments/{name}", text)]
 
 
 # ------------------------------------------------------------------------------------------------------ table
@@ -110,13 +112,12 @@ def _seeds(findings: Findings, policy: str) -> int:
 
 
 # --------------------------------------------------------------------------------------------------- Markdown
-def to_markdown(findings: Findings) -> str:
-    """The table as one reads it: estimates with intervals, differences to the reference, KL."""
+def to_markdown(findings: Findings, table: Sequence[Mapping[str, Any]]) -> str:
+    """The table (`rows`) as one reads it: estimates with intervals, differences to the reference, KL."""
     headline, scores = findings.headline, findings.scores
     header = ["Policy", "max@1", headline, f"{headline} − reference", "final KL", "at equal KL: max@1", "max@n"]
-    lines = [f"**{findings.name}: {findings.experiment.question}**", "", tables.pipes(header)]
-    lines.append(tables.pipes([":---", *["---:"] * (len(header) - 1)]))
-    lines += [tables.pipes(_markdown_cells(row, findings)) for row in rows(findings)]
+    lines = [f"**{findings.name}: {findings.experiment.question}**", "", *markdown.head(header)]
+    lines += [markdown.row(_markdown_cells(row, findings)) for row in table]
     level = f"{findings.replicates.level:.0%}"
     problems = sum(scores.problems(dataset) for dataset in scores.datasets)
     notes = [
@@ -131,10 +132,7 @@ def to_markdown(findings: Findings) -> str:
             "the remaining problems."
         )
     notes += [f"{note}." for note in scores.notes]
-    return (
-        "\n".join([*lines, "", *(line for note in notes for line in (tables.escape_markdown(note), ""))]).rstrip()
-        + "\n"
-    )
+    return markdown.below(lines, notes)
 
 
 def _markdown_cells(row: Mapping[str, Any], findings: Findings) -> list[str]:
@@ -149,7 +147,7 @@ def _markdown_cells(row: Mapping[str, Any], findings: Findings) -> list[str]:
     mark = " ✓" if row["chosen"] == "yes" else ""
     estimates = [interval("max@1"), interval(findings.headline), interval(f"{findings.headline}_difference", "+")]
     ends = [plain("final_kl"), plain("train_max@1_at_kl"), plain("train_max@n_at_kl")]
-    return [tables.escape_markdown(row["label"]) + mark, *estimates, *ends]
+    return [markdown.escape(row["label"]) + mark, *estimates, *ends]
 
 
 # ----------------------------------------------------------------------------------------------------- figure

@@ -101,10 +101,10 @@ def collect(name: str, config: Config) -> Findings:
 def _parameters(config: Config, row: str) -> dict[str, Any]:
     """What experiments vary. GRPO's k is 1: it trains for the mean reward, which is max@1."""
     objective, training = config.objectives[row], config.training_of(row)
-    k = objective.spec.get("k", 1 if objective.type.startswith("grpo") else training.completions)
+    k = 1 if objective.type.startswith("grpo") else training.completions
     return {
         "type": objective.type,
-        "k": k if isinstance(k, int) else f"{k['schedule']} {k['start']}→{k.get('end', k['start'])}",
+        "k": str(objective_types.schedule(objective.spec)) if objective.kind.uses_k else str(k),
         "iterations": training.iterations,
         "learning_rate": training.learning_rate,
         "temperature": training.temperature,

@@ -21,11 +21,10 @@ from maxk import files
 from maxk.config import Config, HubBase
 from maxk.errors import UserError
 from maxk.paths import BASE, Layout
-from maxk.reporting import compare, pages
+from maxk.reporting import compare, markdown, pages
 from maxk.reporting.load import Scores
 from maxk.reporting.specs import MEAN
 from maxk.reporting.statistics import grpo_row
-from maxk.reporting.tables import escape_markdown, pipes
 
 Row = Mapping[str, str]
 
@@ -81,11 +80,11 @@ def _table(scores: Scores, config: Config, statistics: Sequence[Row], tests: Seq
     value = {(row["policy"], f"{row['metric']}@{row['k']}"): row for row in statistics}
     change = {(row["policy"], row["reference"]): row for row in _at(tests, headline)}
     header = ["Policy", "max@1", headline, *(f"{headline} − {scores.labels[one]}" for one in references)]
-    yield from (pipes(map(escape_markdown, header)), pipes([":---", *["---:"] * (len(header) - 1)]))
+    yield from markdown.head(header)
     for policy, label in scores.labels.items():
         cells = [_interval(value.get((policy, quantity)), "mean", ".3f") for quantity in ("max@1", headline)]
         cells += [_interval(change.get((policy, one)), "difference", "+.3f") for one in references]
-        yield pipes([escape_markdown(label), *cells])
+        yield markdown.row([markdown.escape(label), *cells])
     yield ""
     yield (
         f"Means over {len(scores.datasets)} datasets, with {config.report.confidence:.0%} bootstrap intervals over "
@@ -206,11 +205,11 @@ def run_to_markdown(scores: Scores, config: Config) -> str:
 
 
 def _policies(scores: Scores, config: Config) -> list[str]:
-    lines = [pipes(["key", "row in tables", "objective", "training"]), pipes([":---"] * 4)]
+    lines = markdown.head(["key", "row in tables", "objective", "training"], words=4)
     for name, objective in config.objectives.items():
         spec = ", ".join(f"{key} {value}" for key, value in objective.spec.items())
         training = ", ".join(f"{key} {value}" for key, value in objective.training.items()) or "as configured"
-        lines.append(pipes(map(escape_markdown, (name, scores.labels[name], spec, training))))
+        lines.append(markdown.row(map(markdown.escape, (name, scores.labels[name], spec, training))))
     return lines
 
 
@@ -244,11 +243,11 @@ def _run_times(layout: Layout) -> list[str]:
         stage = path.relative_to(folder).parts[0].removesuffix(".tsv")
         with path.open(newline="") as handle:
             jobs.setdefault(stage, []).extend(csv.DictReader(handle, delimiter="\t"))
-    lines = [pipes(["stage", "jobs", "wall clock, s", "CPU, s", "longest job, s"]), pipes([":---", *["---:"] * 4])]
+    lines = markdown.head(["stage", "jobs", "wall clock, s", "CPU, s", "longest job, s"])
     for stage, rows in jobs.items():
         wall = [_number(row, "s") for row in rows]
         cpu = sum(_number(row, "cpu_time") for row in rows)
-        lines.append(pipes([stage, str(len(rows)), f"{sum(wall):.0f}", f"{cpu:.0f}", f"{max(wall):.0f}"]))
+        lines.append(markdown.row([stage, str(len(rows)), f"{sum(wall):.0f}", f"{cpu:.0f}", f"{max(wall):.0f}"]))
     return lines if jobs else ["No job's time was recorded."]
 
 

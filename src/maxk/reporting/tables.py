@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from maxk import files
 from maxk.config import Config
 from maxk.estimators import SignedRank
-from maxk.reporting import pages, statistics
+from maxk.reporting import markdown, pages, statistics
 from maxk.reporting.load import EVERY, Scores
 from maxk.reporting.specs import MEAN, Column, Spec
 
@@ -171,12 +171,11 @@ def to_csv(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     """A pipe table with bold, `<u>` and star, its title above and its notes below."""
-    header = ["Method", *(escape_markdown(column.header) for column in table.spec.columns)]
-    lines = [f"**{_title(table)}**", "", pipes(header), pipes([":---", *["---:"] * (len(header) - 1)])]
+    header = ["Method", *(column.header for column in table.spec.columns)]
+    lines = [f"**{_title(table)}**", "", *markdown.head(header)]
     for row, entries in table.entries.items():
-        lines.append(pipes([escape_markdown(table.labels[row]), *map(_markdown_entry, entries)]))
-    lines += ["", *(line for note in table.notes for line in (escape_markdown(note), ""))]
-    return "\n".join(lines).rstrip() + "\n"
+        lines.append(markdown.row([markdown.escape(table.labels[row]), *map(_markdown_entry, entries)]))
+    return markdown.below(lines, table.notes)
 
 
 def to_latex(table: Table) -> str:
@@ -204,11 +203,7 @@ def to_latex(table: Table) -> str:
 
 
 def _title(table: Table) -> str:
-    return f"{table.spec.name.replace('table', 'Table ')}: {escape_markdown(table.spec.title)}"
-
-
-def pipes(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"{table.spec.name.replace('table', 'Table ')}: {markdown.escape(table.spec.title)}"
 
 
 def _markdown_entry(entry: Entry) -> str:
@@ -224,10 +219,6 @@ def _decorate(entry: Entry, blank: str, bold: str, underline: str, star: str) ->
         return blank
     text = f"{entry.value:.3f}" + (star if entry.starred else "")
     return {BEST: bold, SECOND: underline}.get(entry.rank, "{}").format(text)
-
-
-def escape_markdown(text: str) -> str:
-    return "".join(f"\\{c}" if c in r"\|*_`<[" else c for c in " ".join(text.split()))
 
 
 _LATEX = {

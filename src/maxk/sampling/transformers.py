@@ -24,6 +24,7 @@ from transformers import DynamicCache, TopPLogitsWarper
 
 from maxk import models, sampling
 from maxk.config import Sampling
+from maxk.packing import packed
 from maxk.records import Policy
 from maxk.sampling import Completion, Request
 
@@ -58,17 +59,12 @@ class TransformersBackend:
 
     def batches(self, requests: Sequence[Request], prompts: Prompts) -> Iterator[list[Request]]:
         """Requests by falling length, as many as `batch_tokens` holds (a larger request is a batch of its own)."""
-        batch: list[Request] = []
-        held = 0
-        for request in sorted(requests, key=lambda r: len(prompts[r.prompt]), reverse=True):
-            size = request.count * (len(prompts[request.prompt]) + self.config.max_tokens)
-            if batch and held + size > self.config.batch_tokens:
-                yield batch
-                batch, held = [], 0
-            batch.append(request)
-            held += size
-        if batch:
-            yield batch
+
+        def tokens(request: Request) -> int:
+            return request.count * (len(prompts[request.prompt]) + self.config.max_tokens)
+
+        longest_first = sorted(requests, key=lambda request: len(prompts[request.prompt]), reverse=True)
+        return packed(longest_first, tokens, self.config.batch_tokens)
 
     def _completions(self, batch: Sequence[Request], prompts: Prompts) -> Iterator[Completion]:
         tokens, entropies = self.generate(batch, prompts)

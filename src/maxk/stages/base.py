@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
 from maxk import environment, files, models, progress, tracking
 from maxk.config import Config, HubBase, PretrainedBase
+from maxk.data import hub
 from maxk.errors import UserError
 from maxk.paths import BASE
 from maxk.records import Policy
@@ -79,9 +79,5 @@ def _reachable(base: HubBase) -> str | None:
         ) from None
     commit = None if Path(base.model).is_dir() else str(found._commit_hash)
     if commit not in (None, base.revision):
-        print(
-            f"warning: base.revision: {base.revision or 'main'!r} of {base.model} is no commit and can change; it is "
-            f"{commit} now: pin that to repeat this run",
-            file=sys.stderr,
-        )
+        hub.warn_of_movable("base", base.model, base.revision or "main", commit)
     return commit

@@ -95,7 +95,7 @@ def gpus() -> list[float]:
 
 def hub_answers() -> bool:
     """Whether the Hugging Face hub, or the mirror that HF_ENDPOINT names, answers."""
-    if os.environ.get("HF_HUB_OFFLINE", "") not in ("", "0"):
+    if _offline():
         return False
     url = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
@@ -105,6 +105,10 @@ def hub_answers() -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def _offline() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "") not in ("", "0")
 
 
 def has_vllm() -> bool:
@@ -117,10 +121,8 @@ def machine_checks(machine: Machine, gpu_gb: list[float]) -> Iterator[Check]:
     yield Check("machine", f"{cores} cores, {memory_gb:.0f} GB memory, {machine.disk_gb:.0f} GB of disk free")
     found = ", ".join(f"{gb:.0f} GB" for gb in gpu_gb)
     yield Check("gpu", f"{machine.gpus}: {found}" if gpu_gb else "none: all runs on the CPU")
-    offline = os.environ.get("HF_HUB_OFFLINE", "") not in ("", "0")
-    silent = (
-        "not asked: HF_HUB_OFFLINE is set" if offline else "does not answer: only what is cached or local can be used"
-    )
+    silent = "does not answer: only what is cached or local can be used"
+    silent = "not asked: HF_HUB_OFFLINE is set" if _offline() else silent
     yield Check("hub", "answers" if machine.hub else silent)
     version = metadata.version("vllm") if machine.vllm else "not installed; only backend: vllm needs it"
     yield Check("vllm", version)

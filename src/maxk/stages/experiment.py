@@ -26,5 +26,4 @@ def run(args: argparse.Namespace) -> None:
 
     config = configuration.load(args.config)
     names = list(config.experiments) if "all" in args.names else args.names
-    for name in names:
-        tracking.report(config, experiment_reports.write(name, config), note="")
+    tracking.report(config, [path for name in names for path in experiment_reports.write(name, config)])

@@ -103,7 +103,8 @@ class SkipNonfinite(TrainerCallback):
         **_: Any,
     ) -> None:
         assert model is not None
-        if all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters()):
+        finite = [parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None]
+        if not finite or torch.stack(finite).all():  # asked once: every answer waits for the GPU
             return
         print(f"train: step {state.global_step + 1} is skipped, its gradient is not finite", file=sys.stderr)
         for parameter in model.parameters():

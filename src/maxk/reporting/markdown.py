@@ -1,0 +1,25 @@
+"""The Markdown that tables and pages are written in: pipe tables whose text is taken as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def escape(text: str) -> str:
+    """The text on one line, with nothing in it that Markdown would read as a mark."""
+    return "".join(f"\\{c}" if c in r"\|*_`<[" else c for c in " ".join(text.split()))
+
+
+def row(cells: Iterable[str]) -> str:
+    """A row of a pipe table; cells are Markdown."""
+    return f"| {' | '.join(cells)} |"
+
+
+def head(names: Sequence[str], words: int = 1) -> list[str]:
+    """The two lines that open a table; the first `words` columns hold words, all others numbers."""
+    return [row(map(escape, names)), row([":---"] * words + ["---:"] * (len(names) - words))]
+
+
+def below(lines: Sequence[str], notes: Iterable[str]) -> str:
+    """A table's lines with notes below it, a paragraph each, as a text."""
+    return "\n".join([*lines, "", *(line for note in notes for line in (escape(note), ""))]).rstrip() + "\n"
