@@ -422,6 +422,11 @@ class Objective(BaseModel):
         return {"type": self.type, **(self.__pydantic_extra__ or {})}
 
     @property
+    def has_schedule(self) -> bool:
+        """Whether its k moves during training."""
+        return self.kind.uses_k and objective_types.schedule(self.spec).kind != "constant"
+
+    @property
     def kind(self) -> objective_types.ObjectiveType:
         return objective_types.OBJECTIVE_TYPES[self.type]
 
@@ -617,9 +622,11 @@ class Config(Section):
                 if owners.setdefault(policy, f"experiments.{name}") != f"experiments.{name}":
                     yield f"experiments.{name}.objectives.{policy}: the name is taken by {owners[policy]}"
         for name, experiment in self.experiments.items():
-            for policy in experiment.policies:
+            for policy in experiment.rows:
                 if policy not in owners:
                     yield f"experiments.{name}.policies: no objective {policy!r}{_suggest(policy, owners)}"
+                elif experiment.against == "k" and self.every_objective[policy].has_schedule:
+                    yield f"experiments.{name}: the k of {policy!r} is a schedule, which `against: k` cannot draw"
 
     def _dataset_contradictions(self, names: Sequence[str], where: str) -> Iterator[str]:
         for name in names:

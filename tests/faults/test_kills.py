@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +79,12 @@ class Held:
         for job in self._jobs:
             job.resume()
 
+    def asked_to_stop(self, number: signal.Signals, jobs: bool) -> subprocess.CompletedProcess[str]:
+        """How the run ended that got a signal while its job was held."""
+        self.run.signal(number, jobs)
+        self.let_go()
+        return self.run.wait()
+
 
 def _goes_on(folder: Path, finished: Path) -> None:
     done = snakemake(folder, *TABLE)
@@ -88,10 +95,7 @@ def _goes_on(folder: Path, finished: Path) -> None:
 def test_a_run_asked_to_stop_ends_its_jobs_and_goes_on_later(finished: Path, unfinished: Callable[..., Path]) -> None:
     """SIGTERM, as `kill` and a batch system send it, to Snakemake alone: running jobs end, no other begins."""
     folder = unfinished(*UNSCORED)
-    held = Held(folder)
-    held.run.signal(signal.SIGTERM, jobs=False)
-    held.let_go()
-    done = held.run.wait()
+    done = Held(folder).asked_to_stop(signal.SIGTERM, jobs=False)
     assert done.returncode == 1
     assert "maxk: stopped before its end" in done.stdout
     assert "type the same command again" in done.stdout
@@ -103,10 +107,7 @@ def test_a_run_asked_to_stop_ends_its_jobs_and_goes_on_later(finished: Path, unf
 
 def test_ctrl_c_says_how_to_go_on(finished: Path, unfinished: Callable[..., Path]) -> None:
     folder = unfinished(*UNSCORED)
-    held = Held(folder)
-    held.run.signal(signal.SIGINT, jobs=True)
-    held.let_go()
-    done = held.run.wait()
+    done = Held(folder).asked_to_stop(signal.SIGINT, jobs=True)
     assert done.returncode == 1
     assert "type the same command again" in done.stdout
     _goes_on(folder, finished)

@@ -142,6 +142,13 @@ def test_an_unknown_experiment_is_one_line(study: Experiment) -> None:
         ({"objectives": {"bon_mean": {"type": "grpo"}}}, r"objectives\.bon_mean: the name is taken by objectives"),
         ({"objectives": {"a": {"type": "bon_loo1", "k": 99}}}, r"experiments\.study\.objectives\.a: k=99 is more than"),
         ({"policies": ["grpo", "fast"]}, r"a policy is named twice"),
+        (
+            {
+                "against": "k",
+                "objectives": {"a": {"type": "bon_mean", "k": {"schedule": "linear", "start": 4, "end": 1}}},
+            },
+            r"experiments\.study: the k of 'a' is a schedule, which `against: k` cannot draw",
+        ),
         ({"agianst": "k"}, r"unknown key \(did you mean 'against'\?\)"),
     ],
 )
