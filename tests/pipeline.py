@@ -69,7 +69,7 @@ class Background:
     def jobs(self, stage: str) -> list[psutil.Process]:
         """The processes of a stage."""
         below = psutil.Process(self._process.pid).children(recursive=True)
-        return [one for one in below if one.cmdline()[1:4] == ["-m", "maxk", stage]]
+        return [one for one in below if command_of(one)[1:4] == ["-m", "maxk", stage]]
 
     def wait(self) -> subprocess.CompletedProcess[str]:
         """How it ended, with all that it said."""
@@ -79,6 +79,14 @@ class Background:
     def said(self) -> str:
         self._said.seek(0)
         return self._said.read()
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """The command line of a process; empty for one that has ended meanwhile."""
+    try:
+        return process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return []
 
 
 def tables(folder: Path) -> dict[str, bytes]:

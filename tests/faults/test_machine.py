@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from maxk import files
-from pipeline import ENVIRONMENT, RESULTS, ROOT, maxk, maxk_command, snakemake, tables
+from pipeline import ENVIRONMENT, RESULTS, ROOT, command_of, maxk, maxk_command, snakemake, tables
 
 TABLE = ("--", f"{RESULTS}/table2.csv")
 UNSCORED = ("scores/base", "table2.*")
@@ -71,10 +71,9 @@ def test_a_full_disk_is_one_line_and_costs_no_work(
     shutil.copytree(unfinished(*made, "ml*") / RESULTS, folder / RESULTS, dirs_exist_ok=True)
     files.write_json(folder / RESULTS / "tracking.json", {"enabled": False})
     filler = folder / RESULTS / "filler"
-    with filler.open("wb") as handle, contextlib.suppress(OSError):
+    with filler.open("wb", buffering=0) as handle, contextlib.suppress(OSError):
         while True:
             handle.write(bytes(4096))
-            handle.flush()
     os.truncate(filler, filler.stat().st_size - 1024 * free_kb)
     done = maxk(folder, *stage.split())
     assert done.returncode == 2, done.stderr
@@ -127,7 +126,7 @@ def test_a_grading_process_killed_in_training(unfinished: Callable[..., Path]) -
     config["training"] |= {"epochs": 6.0}
     path.write_text(json.dumps(config))
     _train(folder, 1).communicate()
-    (folder / RESULTS / "cache/verdicts.sqlite").unlink()  # or nothing would have to be graded
+    shutil.rmtree(folder / RESULTS / "cache")  # or nothing would have to be graded
     log = folder / RESULTS / "policies/grpo/seed1/metrics.jsonl"
     undisturbed = _steps(log)
     log.unlink()
@@ -159,8 +158,12 @@ def _steps(log: Path) -> list[dict[str, float]]:
 
 def _servers(pid: int) -> list[psutil.Process]:
     """The interpreters that programs are forked from, not the shells and sandboxes around them."""
-    below = psutil.Process(pid).children(recursive=True)
-    return [one for one in below if "python" in one.name() and any("confined/server.py" in x for x in one.cmdline())]
+    commands = {one: command_of(one) for one in psutil.Process(pid).children(recursive=True)}
+    return [
+        one
+        for one, command in commands.items()
+        if command and "python" in command[0] and any("confined/__main__.py" in part for part in command)
+    ]
 
 
 # --------------------------------------------------------------------------------------------------------- tracking

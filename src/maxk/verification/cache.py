@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from maxk.errors import UserError
+from maxk.errors import UserError, lack
 from maxk.verification.verdicts import Verdict
 
 _QUERY_KEYS = 500  # SQLite's oldest limit on variables is 999
@@ -42,9 +42,8 @@ class VerdictCache:
                 "CREATE TABLE IF NOT EXISTS verdicts (key BLOB PRIMARY KEY, statuses TEXT, cpu_s TEXT) WITHOUT ROWID"
             )
         except (sqlite3.Error, OSError) as error:
-            raise UserError(
-                f"the verdict cache {self.path} cannot be used ({error}); delete it: it is only a cache"
-            ) from error
+            mend = lack(error) or "delete it: it is only a cache"
+            raise UserError(f"the verdict cache {self.path} cannot be used ({error}); {mend}") from error
 
     def __enter__(self) -> VerdictCache:
         return self
