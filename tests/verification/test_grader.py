@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -383,6 +384,21 @@ def test_cache_is_safe_with_several_processes(tmp_path: Path) -> None:
         assert process.exitcode == 0
     with VerdictCache(path) as cache:
         assert len(cache.get_many([str(n).encode() for n in range(2000)])) == 2000
+
+
+def test_cache_can_be_made_by_several_jobs_at_once(tmp_path: Path) -> None:
+    """As two training jobs of a fresh run do; of 40 such rounds some failed while nobody waited for the other."""
+
+    def make(path: Path, start: threading.Barrier) -> None:
+        start.wait()
+        VerdictCache(path).close()
+
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(40):
+            start = threading.Barrier(8)
+            made = [pool.submit(make, tmp_path / f"{number}.sqlite", start) for _ in range(8)]
+            for one in made:
+                one.result()
 
 
 def test_a_file_that_is_no_cache_is_a_users_error(tmp_path: Path) -> None:

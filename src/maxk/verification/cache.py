@@ -12,6 +12,7 @@ import contextlib
 import json
 import sqlite3
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -35,12 +36,7 @@ class VerdictCache:
         self._failed = False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-            self._database.execute("PRAGMA journal_mode=WAL")
-            self._database.execute("PRAGMA synchronous=NORMAL")  # a crash may lose verdicts, never corrupt them
-            self._database.execute(
-                "CREATE TABLE IF NOT EXISTS verdicts (key BLOB PRIMARY KEY, statuses TEXT, cpu_s TEXT) WITHOUT ROWID"
-            )
+            self._database = _opened(self.path)
         except (sqlite3.Error, OSError) as error:
             mend = lack(error) or "delete it: it is only a cache"
             raise UserError(f"the verdict cache {self.path} cannot be used ({error}); {mend}") from error
@@ -88,3 +84,31 @@ class VerdictCache:
             if not self._failed:
                 print(f"the verdict cache {self.path} failed ({error}); work goes on without it", file=sys.stderr)
             self._failed = True
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Waits its turn itself: for the switch to the write-ahead log, in which jobs that start at once meet, SQLite does
+    not.
+    """
+    deadline = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            return _made(path)
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def _made(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=NORMAL")  # a crash may lose verdicts, never corrupt them
+        database.execute(
+            "CREATE TABLE IF NOT EXISTS verdicts (key BLOB PRIMARY KEY, statuses TEXT, cpu_s TEXT) WITHOUT ROWID"
+        )
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
