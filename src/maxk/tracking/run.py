@@ -6,6 +6,7 @@ parameter) is lost at once; what fails because it does not answer waits for the 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
@@ -20,6 +21,7 @@ from maxk.tracking.server import reason
 FLUSH_EVERY_S = 5.0
 LONGEST_PAUSE_S = 300.0
 _BATCH = 1000  # metrics that MLflow takes at once
+_TRIES = 3
 _AWAY = ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")
 
 
@@ -79,12 +81,12 @@ class MlflowRun(Run):
         entry = DatasetInput(dataset=data, tags=[InputTag("mlflow.data.context", context)])
 
         def record() -> None:
-            try:
-                self._client.log_inputs(self._run_id, [entry])
-            except Exception as error:
-                if "IntegrityError" not in str(error):
-                    raise
-                self._client.log_inputs(self._run_id, [entry])  # another job has stored the same dataset meanwhile
+            # Several jobs store the same dataset at once: a database refuses all but one, each in words of its own,
+            # and the next try finds it stored. Logging an input twice is logging it once.
+            for _ in range(_TRIES - 1):
+                with contextlib.suppress(Exception):
+                    return self._client.log_inputs(self._run_id, [entry])
+            return self._client.log_inputs(self._run_id, [entry])
 
         self._send(record)
 
