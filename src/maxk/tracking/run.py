@@ -6,7 +6,6 @@ parameter) is lost at once; what fails because it does not answer waits for the 
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 import time
@@ -83,10 +82,14 @@ class MlflowRun(Run):
         def record() -> None:
             # Several jobs store the same dataset at once: a database refuses all but one, each in words of its own,
             # and the next try finds it stored. Logging an input twice is logging it once.
-            for _ in range(_TRIES - 1):
-                with contextlib.suppress(Exception):
-                    return self._client.log_inputs(self._run_id, [entry])
-            return self._client.log_inputs(self._run_id, [entry])
+            for left in reversed(range(_TRIES)):
+                try:
+                    self._client.log_inputs(self._run_id, [entry])
+                except Exception:
+                    if not left:
+                        raise
+                else:
+                    return
 
         self._send(record)
 

@@ -21,7 +21,7 @@ from maxk.verification.cache import VerdictCache
 from maxk.verification.comparison import outputs_match
 from maxk.verification.keys import Keys, key_of_trial, policy_version
 from maxk.verification.planning import plan
-from maxk.verification.pool import KINDS, NUMPY, PLAIN, Check, Job, Run, Server, Trial
+from maxk.verification.pool import KINDS, NUMPY, PLAIN, Check, Job, Run, Server, Shareable, Trial
 from maxk.verification.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, numpy_folder
 from maxk.verification.verdicts import (
     CHECKER_LIMITS,
@@ -52,7 +52,8 @@ _FAILURES = {
     pool.FORBIDDEN: VIOLATION,
 }
 _QUEUE_PER_SERVER = 2  # one running, one waiting, so a server never idles while the parent compares
-_CHUNK = 256  # submissions taken from the caller and looked up at once
+_CHUNK = 64  # submissions taken from the caller and looked up at once
+_AHEAD = 2048  # programs waiting at most: so many that those of different problems meet, to share a process
 _MEMO = 1 << 12  # verdicts remembered for repeated programs within one call
 _ATTEMPTS = 2
 _RERUNS_A_WORKER = 4  # collected before other work pauses for them
@@ -201,7 +202,7 @@ class Grader:
 
     def _probe(self, server: Server) -> None:
         with probe.bait() as bait:
-            server.send(bait.job())
+            server.send([bait.job()])
             while server.jobs:
                 for run in server.receive():
                     bait.add(run.test, run.output())
@@ -250,6 +251,7 @@ class _Grading:
         self.index = 0
         self.exhausted = False
         self.waiting: dict[str, deque[Job | Check]] = {kind: deque() for kind in KINDS}
+        self.shareable = Shareable()
         self.alone: deque[Job] = deque()
         self.open: dict[bytes, Job] = {}
         self.memo: OrderedDict[bytes, Verdict] = OrderedDict()
@@ -266,7 +268,7 @@ class _Grading:
                 self._dispatch()
                 yield from self._drain()
                 if not self._busy():
-                    if self.exhausted and not any(self.waiting.values()) and not self.alone:
+                    if self.exhausted and not self._waiting() and not self.alone:
                         return
                     continue
                 self._listen()
@@ -281,11 +283,14 @@ class _Grading:
     def _busy(self) -> list[Server]:
         return [server for server in self.grader._servers if server.jobs]
 
+    def _waiting(self) -> int:
+        return len(self.shareable) + sum(map(len, self.waiting.values()))
+
     # taking submissions
 
     def _take(self) -> None:
-        """Takes the next chunk of submissions when little is waiting."""
-        if self.exhausted or sum(map(len, self.waiting.values())) >= _CHUNK // 4:
+        """Takes the next chunk of submissions, unless enough are waiting."""
+        if self.exhausted or self._waiting() >= _AHEAD:
             return
         chunk = [_checked(item) for item in islice(self.source, _CHUNK)]
         self.exhausted = len(chunk) < _CHUNK
@@ -318,7 +323,14 @@ class _Grading:
                 self._finish_if_done(job)
             else:
                 self.open[key] = job
-                self.waiting[job.kind].append(job)
+                self._wait(job)
+
+    def _wait(self, job: Job) -> None:
+        if job.may_share:
+            job.problem = self.keys.of_tests(job.submission.tests)
+            self.shareable.add(job)
+        else:
+            self.waiting[job.kind].append(job)
 
     def _give(self, index: int, verdict: Verdict) -> None:
         self.stats.submissions += 1
@@ -330,33 +342,42 @@ class _Grading:
     def _dispatch(self) -> None:
         rerunning = any(job.alone for server in self._busy() for job in server.jobs.values())
         many = len(self.alone) >= _RERUNS_A_WORKER * self.grader.workers
-        if self.alone and (rerunning or many or not any(self.waiting.values())):
+        if self.alone and (rerunning or many or not self._waiting()):
             if rerunning or not self._busy():
                 self._rerun()
             return
         if rerunning:
             return
         for kind, queue in self.waiting.items():
-            if not queue:
+            if not queue and not (kind == PLAIN and self.shareable):
                 continue
             servers = self.grader._pool(kind)
             for depth in range(1, _QUEUE_PER_SERVER + 1):
                 for server in servers:
-                    while queue and len(server.jobs) < (1 if queue[0].attempts else depth):
-                        self._send(server, queue.popleft())
+                    while server.load < (1 if queue and queue[0].attempts else depth):
+                        pack = self._next(kind)
+                        if not pack:
+                            break
+                        self._send(server, pack)
+
+    def _next(self, kind: str) -> Sequence[Job | Check]:
+        """What a server of that kind is to do next: as many jobs at once as leave some for the other servers."""
+        if self.waiting[kind]:
+            return [self.waiting[kind].popleft()]
+        return self.shareable.take(max(1, len(self.shareable) // self.grader.workers)) if kind == PLAIN else []
 
     def _rerun(self) -> None:
         """Reruns have nothing beside them but one another, each with its own core: they at most double the time."""
         free = min(self.grader.workers, len(os.sched_getaffinity(0))) - len(self._busy())
         for _ in range(min(free, len(self.alone))):
             job = self.alone.popleft()
-            self._send(next(server for server in self.grader._pool(job.kind) if not server.jobs), job)
+            self._send(next(server for server in self.grader._pool(job.kind) if not server.jobs), [job])
 
-    def _send(self, server: Server, job: Job | Check) -> None:
-        self.stats.programs += isinstance(job, Job)
-        self.stats.checks += isinstance(job, Check)
+    def _send(self, server: Server, pack: Sequence[Job | Check]) -> None:
+        self.stats.programs += sum(isinstance(job, Job) for job in pack)
+        self.stats.checks += sum(isinstance(job, Check) for job in pack)
         try:
-            server.send(job)
+            server.send(pack)
         except OSError:
             self._lost(server)
 

@@ -56,12 +56,12 @@ class Keys:
         identity = checker.source if isinstance(checker, CheckerProgram) else id(checker) if checker else ""
         rest = (self._prefix, submission.limits or self._limits, submission.strict_lines, identity)
         digest = hashlib.sha256(repr(rest).encode(errors="surrogatepass"))
-        digest.update(self._hash_of(submission.tests))
+        digest.update(self.of_tests(submission.tests))
         program = submission.program
         digest.update(b"none" if program is None else b"text" + program.encode(errors="surrogatepass"))
         return digest.digest()
 
-    def _hash_of(self, tests: Sequence[Test]) -> bytes:
+    def of_tests(self, tests: Sequence[Test]) -> bytes:
         known = self._tests.get(id(tests))
         if known is not None and known[0] is tests:
             return known[1]

@@ -11,7 +11,8 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +22,12 @@ from maxk.verification.verdicts import Limits, Submission
 
 RAN, RUNTIME, TIME, MEMORY, OUTPUT, FORBIDDEN, UNTESTED = range(7)  # outcomes, as in confined/server.py
 
-_HEADER = struct.Struct("=QIIBB")
+_HEADER = struct.Struct("=QIIBBQ")
 _RESULT = struct.Struct("=BBddQQ")
 _PACKET, _FILES = 1 << 18, 64
-_SHARED_TESTS = 2000  # more results than this do not fit in one packet
+_PACK = 8  # programs
+_PACK_TESTS = 2000  # more results than this do not fit in one packet
+_PACK_BYTES = 1 << 20  # of inputs, which count as memory of the programs that share a process
 _SLACK_S = 30.0
 _BATCH_RUNS = 32
 KINDS = PLAIN, NUMPY, CHECKER = ("plain", "numpy", "checker")  # servers: what they run and what they hold
@@ -50,10 +53,21 @@ class Job:
     walled: bool = False  # stopped by the wall clock: depends on the machine's load, so never stored
     alone: bool = False  # being run again with nothing beside it
     again_from: int = -1  # test from which it has to be run again alone
+    problem: bytes = b""  # digest of its tests
 
     @property
     def tests(self) -> int:
         return len(self.statuses) - self.first
+
+    @property
+    def silent_runs(self) -> int:
+        """How many tests may run before the server says how they went."""
+        return max(_BATCH_RUNS, self.tests) if self.may_share else _BATCH_RUNS
+
+    @property
+    def may_share(self) -> bool:
+        """Whether its tests may run in one process, and that process be shared with other such programs."""
+        return self.plan.shared and not self.alone and self.tests <= _PACK_TESTS
 
 
 @dataclass(eq=False)
@@ -79,6 +93,44 @@ class Trial(Check):
     waiting: list[Check] = field(default_factory=list)  # for how it ends
 
 
+class Shareable:
+    """Waiting programs proven state-free, handed out in packs that share a process.
+
+    No two of a pack have the same problem: should the proof have a hole, a program would find no answer there that is
+    of use to it.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[tuple[bytes, Limits], deque[Job]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, job: Job) -> None:
+        self._waiting.setdefault((job.problem, job.limits), deque()).append(job)
+        self._count += 1
+
+    def take(self, most: int) -> list[Job]:
+        """At least one and at most `most` jobs with equal limits, of the problems whose turn it is."""
+        pack: list[Job] = []
+        tests = size = 0
+        for key in list(self._waiting):
+            job = self._waiting[key][0]
+            tests += job.tests
+            size += sum(len(stdin) for stdin, _ in job.submission.tests)
+            if pack and (job.limits != pack[0].limits or tests > _PACK_TESTS or size > _PACK_BYTES):
+                break
+            pack.append(self._waiting[key].popleft())
+            self._waiting.move_to_end(key)
+            if not self._waiting[key]:
+                del self._waiting[key]
+            if len(pack) >= min(most, _PACK):
+                break
+        self._count -= len(pack)
+        return pack
+
+
 class Server:
     """A server process with the jobs it has been given."""
 
@@ -87,30 +139,38 @@ class Server:
     def __init__(self, tier: str, kind: str) -> None:
         self.tier, self.kind = tier, kind
         self.jobs: dict[int, Job | Check] = {}
+        self._packs: dict[int, int] = {}  # of each job
         self.heard = time.monotonic()
         self.process = ServerProcess(tier, numpy=kind == NUMPY)
 
     def is_stuck(self) -> bool:
         """Whether it has been silent for longer than any batch of its jobs can take."""
-        longest = (job.limits.wall * (1 if isinstance(job, Check) else _BATCH_RUNS) for job in self.jobs.values())
+        longest = (job.limits.wall * (1 if isinstance(job, Check) else job.silent_runs) for job in self.jobs.values())
         patience = _SLACK_S + max(longest, default=0.0)
         return bool(self.jobs) and time.monotonic() - self.heard > patience
 
-    def send(self, job: Job | Check) -> None:
-        """Queues a job; raises OSError when the server is gone."""
-        Server._ids += 1
+    @property
+    def load(self) -> int:
+        """Packs it has not finished."""
+        return len(set(self._packs.values()))
+
+    def send(self, pack: Sequence[Job | Check]) -> None:
+        """Queues jobs; several share a process. Raises OSError when the server is gone."""
         if not self.jobs:
             self.heard = time.monotonic()
-        self.jobs[Server._ids] = job
-        send_memory_file(self.process.socket, marshal.dumps(self._packed(Server._ids, job)))
+        ids = range(Server._ids + 1, Server._ids + 1 + len(pack))
+        Server._ids = ids[-1]
+        self.jobs.update(zip(ids, pack, strict=True))
+        self._packs.update(dict.fromkeys(ids, ids[0]))
+        packed = [self._packed(number, job) for number, job in zip(ids, pack, strict=True)]
+        send_memory_file(self.process.socket, marshal.dumps(packed))
 
     def _packed(self, job_id: int, job: Job | Check) -> tuple[Any, ...]:
         limits = job.limits
         numbers = (limits.cpu_s, limits.wall, limits.total, limits.memory_mb << 20, limits.output_bytes)
         if isinstance(job, Job):
             inputs = [stdin.encode(errors="surrogatepass") for stdin, _ in job.submission.tests[job.first :]]
-            shared = job.plan.shared and not job.alone and len(inputs) <= _SHARED_TESTS
-            return job_id, job.submission.program, job.plan.code, shared, inputs, numbers, {}, []
+            return job_id, job.submission.program, job.plan.code, job.may_share, inputs, numbers, {}, []
         stdin, expected = job.job.submission.tests[job.test]
         contents = [stdin.encode(errors="surrogatepass"), expected.encode(errors="surrogatepass"), job.output]
         files = dict(zip(CHECKER_FILES, contents, strict=True))
@@ -132,22 +192,23 @@ class Server:
     def _unpack(self, packet: bytes, files: list[int]) -> list[Run]:
         if len(packet) < _HEADER.size:
             raise ValueError("a packet without a header")
-        job_id, first, count, shared, last = _HEADER.unpack_from(packet)
+        job_id, first, count, shared, last, start = _HEADER.unpack_from(packet)
         job = self.jobs.get(job_id)
         if job is None or len(packet) != _HEADER.size + count * _RESULT.size:
             raise ValueError("a packet of no job or of the wrong length")
         if len(files) != (min(count, 1) if shared else count) or first + count > job.tests:
             raise ValueError("a packet with the wrong number of files or tests")
-        runs = list(self._runs(job, first, packet, files, bool(shared)))
+        runs = list(self._runs(job, first, packet, files, bool(shared), start))
         if last:
-            del self.jobs[job_id]
+            del self.jobs[job_id], self._packs[job_id]
             if not runs:
                 runs = [Run(job)]
             runs[-1].last = True
         return runs
 
-    def _runs(self, job: Job | Check, first: int, packet: bytes, files: list[int], shared: bool) -> Iterator[Run]:
-        start = 0
+    def _runs(
+        self, job: Job | Check, first: int, packet: bytes, files: list[int], shared: bool, start: int
+    ) -> Iterator[Run]:
         results = list(_RESULT.iter_unpack(packet[_HEADER.size :]))
         for index, (outcome, walled, cpu_s, _, _, end) in enumerate(results):
             if outcome > UNTESTED or (outcome == RAN and end - start > job.limits.output_bytes):

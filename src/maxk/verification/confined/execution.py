@@ -105,12 +105,13 @@ def _fresh_main() -> dict[str, object]:
     return main.__dict__
 
 
-def _fresh_streams(stdin: bytes) -> None:
+def _fresh_streams(stdin: bytes, stderr: bool) -> None:
     raw = io.BytesIO(stdin)
     raw.name = 0  # as of a stream over descriptor 0
     sys.stdin = text(io.BufferedReader(raw, 4096))  # as over a descriptor
     sys.stdout = text(open(1, "wb", closefd=False))  # noqa: SIM115
-    sys.stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115
+    if stderr:
+        sys.stderr = text(open(2, "wb", closefd=False))  # noqa: SIM115
 
 
 _CEILINGS = {
@@ -227,45 +228,68 @@ def _offer_files(files: dict[str, bytes]) -> None:
 
 
 @dataclass
-class SharedRuns:
-    """All executions of one program proven state-free, in one process, each with fresh globals and streams."""
+class Program:
+    """One that is proven state-free, and what it is to run on."""
 
     code: types.CodeType
     source: str
     inputs: list[bytes]
+
+    @property
+    def caches(self) -> bool:
+        return _CACHING.search(self.source) is not None
+
+    @property
+    def uses_stderr(self) -> bool:
+        return "stderr" in self.source or not self.source.isascii()  # letters beyond ASCII can spell it, too
+
+
+@dataclass
+class SharedRuns:
+    """All executions of programs proven state-free, in one process, each with fresh globals and streams."""
+
+    programs: list[Program]
     limits: Limits
     report_fd: int
 
     def attempts(self) -> Iterator[Attempt]:
         limit(resource.RLIMIT_AS, self.limits.address_space, self.limits.address_space)
         _timer.start()
-        used, charged = 0, 0  # CPU nanoseconds of the tests alone, without what tidying up between them takes
-        caching = _CACHING.search(self.source) is not None
-        for data in self.inputs:
-            offset = os.lseek(1, 0, os.SEEK_END)
-            limit(resource.RLIMIT_FSIZE, offset + self.limits.output_bytes + 1, _INFINITY)
-            started = _cpu_ns()
-            seconds = started // 10**9 + 1 + math.ceil(_BACKSTOP * self.limits.cpu_s)
-            limit(resource.RLIMIT_CPU, seconds, _INFINITY)
-            _timer.set(self.limits.cpu_s + _TIMER_SLACK_S)
-            sys.set_int_max_str_digits(_DIGITS_LIMIT)
-            _fresh_streams(data)
-            attempt = Attempt(self.code, _fresh_main())
-            yield attempt
-            sys.setrecursionlimit(_RECURSION_LIMIT)  # first of all: what follows may need more than the program left
-            outcome = self._outcome(attempt)
-            spent = _cpu_ns() - started
-            used += spent
-            if spent > self.limits.cpu_s * 1e9:
-                charged += spent
-            os.write(self.report_fd, RECORD.pack(outcome, used, os.lseek(1, 0, os.SEEK_END)))
-            if outcome == ABNORMAL or charged >= self.limits.total_cpu_s * 1e9:
-                break
-            attempt.namespace.clear()  # its cycles must not weigh on the next test's memory and time
-            if caching:
-                _clear_library_caches()
-            gc.collect()
+        used = 0  # CPU nanoseconds of the tests alone, without what tidying up between them takes
+        for program in self.programs:
+            charged, caches, stderr = 0, program.caches, program.uses_stderr
+            for data in program.inputs:
+                started = self._ready(data, stderr)
+                attempt = Attempt(program.code, _fresh_main())
+                yield attempt
+                sys.setrecursionlimit(_RECURSION_LIMIT)  # first of all: what follows may need more than is left
+                outcome = self._outcome(attempt)
+                spent = _cpu_ns() - started
+                used += spent
+                if spent > self.limits.cpu_s * 1e9:
+                    charged += spent
+                os.write(self.report_fd, RECORD.pack(outcome, used, os.lseek(1, 0, os.SEEK_END)))
+                if outcome == ABNORMAL or charged >= self.limits.total_cpu_s * 1e9:
+                    os._exit(0)
+                attempt.namespace.clear()  # its cycles must not weigh on the next test's memory and time
+                if caches:
+                    _clear_library_caches()
+                gc.collect()
+            if used >= self.limits.cpu_s * 1e9:
+                break  # slow ones do not keep the others waiting
         os._exit(0)
+
+    def _ready(self, data: bytes, stderr: bool) -> int:
+        """Puts the limits of one execution on and makes its streams; returns the CPU nanoseconds of its start."""
+        offset = os.lseek(1, 0, os.SEEK_END)
+        limit(resource.RLIMIT_FSIZE, offset + self.limits.output_bytes + 1, _INFINITY)
+        started = _cpu_ns()
+        seconds = started // 10**9 + 1 + math.ceil(_BACKSTOP * self.limits.cpu_s)
+        limit(resource.RLIMIT_CPU, seconds, _INFINITY)
+        _timer.set(self.limits.cpu_s + _TIMER_SLACK_S)
+        sys.set_int_max_str_digits(_DIGITS_LIMIT)
+        _fresh_streams(data, stderr)
+        return started
 
     def _outcome(self, attempt: Attempt) -> int:
         error, attempt.error = attempt.error, None

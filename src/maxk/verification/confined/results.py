@@ -1,8 +1,8 @@
 """Jobs as they come in and results as they go out: one place for the wire format on the confined side.
 
 Packets on the control socket (SOCK_SEQPACKET):
-  in   a byte with one memory file: the marshalled job;
-  out  HEADER + one RESULT a run, with a memory file a run, or one for all runs of a shared child.
+  in   a byte with one memory file: marshalled jobs, several where programs proven state-free share a process;
+  out  HEADER + one RESULT a run, with a memory file a run, or one for all runs in a shared child.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import types
 from struct import Struct
 from typing import Any
 
-from maxk.verification.confined.execution import RECORD, Limits
+from maxk.verification.confined.execution import RECORD, Limits, Program
 
-HEADER = Struct("=QIIBB")  # job, index of the first run, number of runs, shared?, last packet of the job?
+# Job, index of the first run, number of runs, shared?, last packet of the job?, where the first output starts.
+HEADER = Struct("=QIIBBQ")
 RESULT = Struct("=BBddQQ")  # outcome, stopped by the wall clock?, CPU s, wall s, peak memory, end of the output
 RAN, RUNTIME_ERROR, TIME_LIMIT, MEMORY_LIMIT, OUTPUT_LIMIT, VIOLATION, UNTESTED = range(7)
 
@@ -59,6 +60,10 @@ class Job:
         cpu_s, self.wall_s, total_cpu_s, self.memory_bytes, output_bytes = limits
         self.limits = Limits(cpu_s, total_cpu_s, output_bytes, address_space=0)
 
+    def program(self) -> Program:
+        assert self.code is not None  # what shares a process was compiled to be checked
+        return Program(self.code, self.source, self.inputs)
+
 
 class Result:
     """How one run ended; `end` is where its output ends in its file."""
@@ -90,7 +95,7 @@ class Batch:
         self.next, self.charged, self.complete = 0, 0.0, False
         self._results: list[Result] = []
         self._files: list[int] = []
-        self._bytes = 0
+        self._bytes = self._start = 0
 
     @property
     def left(self) -> int:
@@ -107,17 +112,15 @@ class Batch:
         if len(self._files) >= _BATCH_RUNS or self._bytes >= _BATCH_BYTES or not self.left:
             self._send()
 
-    def add_shared(self, results: list[Result], stdout: int) -> None:
-        """Results of one child, whose outputs follow one another in one file."""
+    def add_shared(self, results: list[Result], stdout: int, start: int) -> None:
+        """Results of one child, whose outputs follow one another in one file, from `start` on."""
         for result in results:
             self._count(result)
             if self.exhausted:
                 break
         self._files.append(stdout)
-        if self._results:
-            self._send(shared=True)
-        else:
-            self._close()
+        self._start = start
+        self._send(shared=True)
 
     def add_rest(self, result: Result) -> None:
         """The same result, without output, for every input left."""
@@ -132,7 +135,7 @@ class Batch:
 
     def _send(self, shared: bool = False) -> None:
         first = self.next - len(self._results)
-        head = HEADER.pack(self.job.id, first, len(self._results), shared, not self.left)
+        head = HEADER.pack(self.job.id, first, len(self._results), shared, not self.left, self._start)
         rights = (_SOL_SOCKET, _SCM_RIGHTS, array.array("i", self._files))
         self._deliver(head + b"".join(result.pack() for result in self._results), rights)
         self._close()
@@ -152,7 +155,7 @@ class Batch:
     def _close(self) -> None:
         for fd in self._files:
             os.close(fd)
-        self._results, self._files, self._bytes = [], [], 0
+        self._results, self._files, self._bytes, self._start = [], [], 0, 0
 
 
 def plausible(inputs: int, cpu_limit_s: float, report: bytes, cpu_s: float) -> bool:

@@ -19,7 +19,6 @@ import signal
 import sys
 import threading
 import time
-import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,18 +114,22 @@ class Server:
         """Yields in children only: what the child is to run. It comes to the top of the stack and never back."""
         self.control.send(_READY)
         while (packed := receive(self.control)) is not None:
-            yield from self._run(Job(packed))
+            yield from self._run([Batch(self.control, Job(one)) for one in packed])
 
-    def _run(self, job: Job) -> Iterator[Runs]:
-        job.limits.address_space = self.idle_address_space + job.memory_bytes + _THREADS_ADDRESS_SPACE
-        batch = Batch(self.control, job)
-        if job.shared and job.code is not None:
-            yield from self._shared(job, job.code, batch)
-        while batch.left:
-            if batch.exhausted:
-                batch.add_rest(Result(UNTESTED))
-            else:
-                yield from self._single(job, batch)
+    def _run(self, batches: list[Batch]) -> Iterator[Runs]:
+        for batch in batches:
+            job = batch.job
+            job.limits.address_space = self.idle_address_space + job.memory_bytes + _THREADS_ADDRESS_SPACE
+        if len(batches) > 1:
+            yield from self._shared(batches)
+        for batch in batches:
+            if batch.job.shared and not batch.next:
+                yield from self._shared([batch])
+            while batch.left:
+                if batch.exhausted:
+                    batch.add_rest(Result(UNTESTED))
+                else:
+                    yield from self._single(batch.job, batch)
 
     def _single(self, job: Job, batch: Batch) -> Iterator[Runs]:
         stdout = _standard_files(job.inputs[batch.next])
@@ -139,19 +142,27 @@ class Server:
         _, death = self._wait(pid, job)
         batch.add(self._judge(job, death, os.fstat(stdout).st_size), stdout)
 
-    def _shared(self, job: Job, code: types.CodeType, batch: Batch) -> Iterator[Runs]:
-        """All inputs in one child; what does not end in order there is left to children of its own."""
+    def _shared(self, batches: list[Batch]) -> Iterator[Runs]:
+        """All inputs of programs with equal limits in one child; what does not end in order there is left over."""
+        job, programs = batches[0].job, [batch.job.program() for batch in batches]
         stdout = _standard_files()
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # it holds all records, so nobody need read meanwhile
         pid = fork()
         if pid == 0:
             self.addresses.hide()
             self.confinement.enter(keep=writer)
-            yield SharedRuns(code, job.source, job.inputs, job.limits, writer)
+            yield SharedRuns(programs, job.limits, writer)
         os.close(writer)
         report, death = self._wait(pid, job, reader)
         os.close(reader)
-        batch.add_shared(self._shared_results(job, report, death), stdout)
+        results = self._shared_results(job, sum(len(program.inputs) for program in programs), report, death)
+        start = 0
+        for batch in batches:
+            own, results = results[: batch.left], results[batch.left :]
+            if own:
+                batch.add_shared(own, os.dup(stdout), start)
+                start = own[-1].end
+        os.close(stdout)
 
     def _wait(self, pid: int, job: Job, reader: int = -1) -> tuple[bytes, Death]:
         """Waits for the child, collecting its reports; kills it when none comes for the wall limit.
@@ -195,14 +206,14 @@ class Server:
             return MEMORY_LIMIT
         return RUNTIME_ERROR if death.signal or death.exit else RAN
 
-    def _shared_results(self, job: Job, report: bytes, death: Death) -> list[Result]:
+    def _shared_results(self, job: Job, inputs: int, report: bytes, death: Death) -> list[Result]:
         """Results of the executions that ended in order, and of one the CPU timer stopped."""
         peak = death.peak - self.idle_peak
         if peak > job.memory_bytes:
             return []  # which execution used it cannot be told
         results: list[Result] = []
         cpu_ns = end = 0
-        if not plausible(len(job.inputs), job.limits.cpu_s, report, death.cpu_s):
+        if not plausible(inputs, job.limits.cpu_s, report, death.cpu_s):
             return []  # the check that admitted the program was wrong: believe nothing that its process said
         for how, cpu_ns_now, end_now in RECORD.iter_unpack(report[: len(report) // RECORD.size * RECORD.size]):
             if how == ABNORMAL:
@@ -214,7 +225,7 @@ class Server:
                 outcome = TIME_LIMIT
             results.append(Result(outcome, (cpu_ns_now - cpu_ns) / 1e9, end_now, peak=peak))
             cpu_ns, end = cpu_ns_now, end_now
-        if death.signal in _CPU_SIGNALS and len(results) < len(job.inputs):
+        if death.signal in _CPU_SIGNALS and len(results) < inputs:
             results.append(Result(TIME_LIMIT, death.cpu_s - cpu_ns / 1e9, end, peak=peak))
         return results
 
