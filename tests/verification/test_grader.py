@@ -7,12 +7,13 @@ import json
 import math
 import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +23,11 @@ import pytest
 from honest_programs import PROGRAMS as HONEST
 
 from maxk.errors import UserError
-from maxk.verification import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache
+from maxk.verification import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache, pool
 from maxk.verification import grader as grading
+from maxk.verification.planning import plan
 from maxk.verification.pool import Server
+from maxk.verification.verdicts import Test
 
 QUICK = Limits(cpu_s=0.5, memory_mb=128, output_bytes=100_000, wall_s=1.0)
 ECHO = "print(input())"
@@ -53,7 +56,6 @@ def status(grader: Grader, program: str, stdin: str = "", expected: str = "", li
         ("import time\ntime.sleep(60)", "time_limit"),
         ("x = [0] * 10**9", "memory_limit"),
         ("import os\nx = bytearray(10**9)", "memory_limit"),
-        ("import mmap\nm = mmap.mmap(-1, 10**8 * 3)\nfor i in range(0, len(m), 4096): m[i] = 1", "memory_limit"),
         ("while True: print('x' * 1000)", "output_limit"),
         ("print('x' * 100_001)", "output_limit"),
         ("import os\nos.write(1, b'x' * 200_000)", "output_limit"),
@@ -95,8 +97,14 @@ def test_an_empty_test_list_is_refused(grader: Grader) -> None:
     assert status(grader, ECHO, "x", "x") == "passed"  # and the grader goes on
 
 
+def test_memory_that_is_mapped_counts_as_it_is_touched(grader: Grader) -> None:
+    program = "import mmap\nm = mmap.mmap(-1, 10**8)\nfor i in range(0, len(m), 4096): m[i] = 1"
+    slow = Limits(cpu_s=10, memory_mb=64)  # touching a page takes 10 µs and more on some machines
+    assert status(grader, program, limits=slow) == "memory_limit"
+
+
 def test_order_is_kept_whatever_finishes_first(grader: Grader) -> None:
-    slow = "x = 0\nfor i in range(3 * 10**6): x += i\nprint(input())"
+    slow = "x = 0\nfor i in range(5 * 10**5): x += i\nprint(input())"
     items = [(slow if number % 5 == 0 else ECHO, [(f"{number}", f"{number}")]) for number in range(60)]
     verdicts = grader.grade(items)
     assert [verdict.reward for verdict in verdicts] == [1.0] * 60
@@ -198,7 +206,7 @@ def test_a_sound_checker_decides(
         ("print('0.5')", "it says no"),
         ("1/0", "runtime_error"),
         ("not Python", "runtime_error"),
-        ("x = bytearray(1 << 29)\nprint(1)", "memory_limit"),
+        ("x = bytearray(1 << 31)\nprint(1)", "memory_limit"),
     ],
 )
 def test_a_checker_that_does_not_accept_the_expected_output_is_a_harness_error(
@@ -490,3 +498,84 @@ def test_nothing_leaks_in_a_long_run(tmp_path: Path) -> None:
     assert after[2][1] - before[2][1] < 8 << 20
     assert finally_open < before[1]
     assert list(Path("/tmp").glob("maxk-*")) == []
+
+
+# ------------------------------------------------------------------------------- programs that share a process
+
+
+def test_programs_that_share_a_process_never_share_a_problem() -> None:
+    waiting = pool.Shareable()
+    problems = [b"a"] * 20 + [b"b"] * 3 + [b"c"]
+    for number, problem in enumerate(problems):
+        waiting.add(_job(number, problem))
+    packs = [waiting.take(8) for _ in range(20)]
+    assert [[job.problem for job in pack] for pack in packs[:3]] == [[b"a", b"b", b"c"], [b"a", b"b"], [b"a", b"b"]]
+    assert all(len(pack) == 1 for pack in packs[3:])
+    assert len(waiting) == 0
+    assert sorted(job.waiters[0] for pack in packs for job in pack) == list(range(24))
+
+
+def test_programs_with_other_limits_many_tests_or_much_input_share_no_process() -> None:
+    for other in (
+        {"limits": Limits(cpu_s=1)},
+        {"tests": [("1", "1")] * 1999},
+        {"tests": [("1" * (1 << 20), "1")]},
+    ):
+        waiting = pool.Shareable()
+        waiting.add(_job(0, b"a", tests=[("1", "1")] * 2))
+        waiting.add(_job(1, b"b", **other))
+        assert [len(waiting.take(8)), len(waiting.take(8))] == [1, 1]
+
+
+def _job(number: int, problem: bytes, limits: Limits = QUICK, tests: Sequence[Test] = (("1", "1"),)) -> pool.Job:
+    source = f"print(input())  # {number}"
+    submission = Submission(source, tests)
+    job = pool.Job(submission, limits, b"", [number], pool.PLAIN, plan(source, share=True), problem=problem)
+    job.statuses = ["harness_error"] * len(tests)
+    return job
+
+
+# What ends a process in which several run, or could stay there; status on the input "2" where "2" is expected.
+NEIGHBOURS = [
+    ("print(input())", "passed"),
+    ("while True: pass", "time_limit"),
+    ("print(int(input()) + 1)", "wrong_answer"),
+    ("x = [0] * 10**9", "memory_limit"),
+    ("print('x' * 200_000)", "output_limit"),
+    ("x = []\nfor i in range(200): x = [x]\nprint(2, end='')", "passed"),
+    ("def f(): return f()\nf()", "runtime_error"),
+    ("print(f'{len}' and 2)", "passed"),  # shows an address: the process ends
+    ("print({1.5: 2}[1.5])", "passed"),
+    ("import sys\nsys.setrecursionlimit(50)\nprint(2)", "passed"),
+    ("import sys\nsys.stderr.write('x' * 5)\nprint(input())", "passed"),
+    ("import sys\nsys.stdout.write('2')\nsys.exit(3)", "runtime_error"),
+    ("print(sum(range(3 * 10**5)) * 0 + 2)", "passed"),
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_runs_beside_it_a_program_gets_its_own_verdict(seed: int) -> None:
+    """Each of a process with other neighbours and another place among them, every problem's tests different."""
+    order = random.Random(seed).sample(range(len(NEIGHBOURS)), len(NEIGHBOURS))
+    limits = Limits(cpu_s=0.5, memory_mb=128, output_bytes=100_000)
+    submissions = [
+        Submission(NEIGHBOURS[number][0], [("2" + "\n" * place, "2")] * (place + 1), limits)
+        for place, number in enumerate(order)
+    ]
+    for mode in ("auto", "fork"):
+        with Grader(workers=1, mode=mode) as grader:
+            verdicts = grader.grade(submissions)
+        for number, verdict in zip(order, verdicts, strict=True):
+            assert set(verdict.statuses) == {NEIGHBOURS[number][1]}, (mode, NEIGHBOURS[number][0])
+
+
+def test_a_fork_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    packs = []
+    send = pool.Server.send
+    monkeypatch.setattr(pool.Server, "send", lambda self, pack: packs.append(len(pack)) or send(self, pack))
+    with Grader(workers=1) as grader:
+        packs.clear()
+        items = [(ECHO, [(f"{number}", f"{number}")]) for number in range(64)]
+        assert {verdict.reward for verdict in grader.grade(items)} == {1.0}
+    assert sum(packs) == 64
+    assert packs.count(8) >= 6

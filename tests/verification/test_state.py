@@ -26,8 +26,9 @@ def happened() -> dict[str, Any]:
     found: dict[str, Any] = {"shared": set()}
     runs = Server._runs
 
-    def watched(self: Server, job: Any, first: int, packet: bytes, files: list[int], shared: bool) -> Iterator[Run]:
-        for run in runs(self, job, first, packet, files, shared):
+    def watched(self: Server, job: Any, first: int, packet: bytes, files: list[int], *of: Any) -> Iterator[Run]:
+        shared, _ = of
+        for run in runs(self, job, first, packet, files, *of):
             if shared and run.outcome == RAN:
                 found["shared"].add(job.submission.program)
             yield run
