@@ -45,7 +45,7 @@ def load(path: Path) -> Programs:
 
 
 def pocket_programs(count: int = 1500) -> Programs:
-    """Short programs as the default experiment samples them: a few one-line statements, eight one-line tests."""
+    """Programs as the default experiment samples them: a few one-line statements, eight tests, eight a problem."""
     steps = [
         "a = [x for x in a if x > {k}]",
         "a = a[::-1]",
@@ -60,7 +60,8 @@ def pocket_programs(count: int = 1500) -> Programs:
         body = [steps[number % 5], steps[number // 5 % 5], ends[number // 25 % 5]]
         source = "\n".join(["a = list(map(int, input().split()))", *body]).format(k=k) + f"\n# {number}\n"
         tests = [
-            (" ".join(str((test * 7 + i * 5) % 19 - 9) for i in range(6)) + "\n", f"{test}\n") for test in range(8)
+            (" ".join(str((test * 7 + i * 5 + number // 8) % 19 - 9) for i in range(6)) + "\n", f"{test}\n")
+            for test in range(8)
         ]
         programs.append((source, tests))
     return programs
