@@ -53,8 +53,10 @@ _FAILURES = {
 }
 _QUEUE_PER_SERVER = 2  # one running, one waiting, so a server never idles while the parent compares
 _CHUNK = 64  # submissions taken from the caller and looked up at once
-_AHEAD = 2048  # programs waiting at most: so many that those of different problems meet, to share a process
-_MEMO = 1 << 12  # verdicts remembered for repeated programs within one call
+_AHEAD, _AHEAD_TESTS = 1 << 11, 1 << 16  # unfinished at most: so many that different problems meet, to share a process
+_MEMO = 1 << 15  # tests whose verdicts are remembered, for repeated programs within one call
+_STORED_AT_ONCE = 256  # verdicts
+_TRIALS = 1 << 12  # of checkers, remembered
 _ATTEMPTS = 2
 _RERUNS_A_WORKER = 4  # collected before other work pauses for them
 
@@ -254,7 +256,9 @@ class _Grading:
         self.shareable = Shareable()
         self.alone: deque[Job] = deque()
         self.open: dict[bytes, Job] = {}
+        self.open_tests = 0
         self.memo: OrderedDict[bytes, Verdict] = OrderedDict()
+        self.memo_tests = 0
         self.done: list[tuple[int, Verdict]] = []
         self.to_store: list[tuple[bytes, Verdict]] = []
         self.trials: dict[bytes, Trial] = {}  # running
@@ -289,8 +293,8 @@ class _Grading:
     # taking submissions
 
     def _take(self) -> None:
-        """Takes the next chunk of submissions, unless enough are waiting."""
-        if self.exhausted or self._waiting() >= _AHEAD:
+        """Takes the next chunk of submissions, unless enough are unfinished."""
+        if self.exhausted or len(self.open) >= _AHEAD or self.open_tests >= _AHEAD_TESTS:
             return
         chunk = [_checked(item) for item in islice(self.source, _CHUNK)]
         self.exhausted = len(chunk) < _CHUNK
@@ -323,6 +327,7 @@ class _Grading:
                 self._finish_if_done(job)
             else:
                 self.open[key] = job
+                self.open_tests += len(job.statuses)
                 self._wait(job)
 
     def _wait(self, job: Job) -> None:
@@ -499,7 +504,7 @@ class _Grading:
         expected = trial.job.submission.tests[trial.test][1]
         said = f"a checker does not accept the expected output {expected[:40]!r}: {fault}"
         self.tried[trial.key] = said if fault else ""
-        if len(self.tried) > _MEMO:
+        if len(self.tried) > _TRIALS:
             self.tried.popitem(last=False)
         del self.trials[trial.key]
         for check in trial.waiting:
@@ -516,18 +521,24 @@ class _Grading:
         if not job.ran or job.checks:
             return
         verdict = Verdict(tuple(job.statuses), tuple(job.cpu_s))
-        self.open.pop(job.key, None)
-        self.memo[job.key] = verdict
-        if len(self.memo) > _MEMO:
-            self.memo.popitem(last=False)
+        if self.open.pop(job.key, None) is not None:
+            self.open_tests -= len(job.statuses)
+        self._remember(job.key, verdict)
         load_dependent = job.walled or HARNESS_ERROR in verdict.statuses
         if self.cache is not None and not load_dependent and not callable(job.submission.checker):
             self.to_store.append((job.key, verdict))
-            if len(self.to_store) >= _CHUNK:
+            if len(self.to_store) >= _STORED_AT_ONCE:
                 self._store()
         self.stats.deduplicated += len(job.waiters) - 1
         for index in job.waiters:
             self._give(index, verdict)
+
+    def _remember(self, key: bytes, verdict: Verdict) -> None:
+        self.memo[key] = verdict
+        self.memo_tests += len(verdict.statuses)
+        while self.memo_tests > _MEMO and len(self.memo) > 1:
+            _, oldest = self.memo.popitem(last=False)
+            self.memo_tests -= len(oldest.statuses)
 
     def _store(self) -> None:
         if self.cache is not None and self.to_store:
