@@ -199,7 +199,7 @@ def _draw_curves(ax: Axes, findings: Findings, looks: Mapping[str, style.Look]) 
         means, lows, highs = zip(*(_interval(findings, policy, f"max@{k}") for k in ks), strict=True)
         ax.fill_between(ks, lows, highs, color=looks[series].colour, alpha=0.08, linewidth=0)
         ax.plot(ks, means, color=looks[series].colour, linestyle=looks[series].dashes)
-    style.log2_axis(ax, ks)
+    style.log2_axis([ax], ks)
     ax.set(title="max@k, mean over datasets", xlabel="k (samples drawn)")
 
 
