@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from maxk.config import Config
@@ -84,7 +83,7 @@ def all_policies(scores: Scores, config: Config, paths: Sequence[str]) -> None:
         below.axhline(0, color=style.BASE_COLOUR, linestyle=style.looks(scores.rows)[BASE].dashes, gid=BASE)
         above.set_title(f"max@k, {_place_title(scores, MEAN)}")
         below.set_title("What training changed: difference to the base model, problem by problem")
-        style.log2_axis(panels, scores.ks)
+        style.log2_axis(list(panels), scores.ks)
         below.set_xlabel("k (samples drawn)")
         _label_curves(panels, scores)
         style.save(figure, paths)

@@ -162,8 +162,9 @@ def log2_axis(panels: Sequence[Axes], ks: Sequence[int], sparse: bool = False) -
     first.set_xticks(ticked, [str(k) for k in ticked])
     first.minorticks_off()
     for ax in panels if sparse else ():  # neighbours in a tight grid: labels stay within their panel
-        for label, side in zip(ax.get_xticklabels()[:: len(ticked) - 1 or 1], ("left", "right"), strict=False):
-            label.set_horizontalalignment(side)
+        if labels := ax.get_xticklabels():
+            labels[0].set_horizontalalignment("left")
+            labels[-1].set_horizontalalignment("right")
 
 
 def label_lines(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], looks: Mapping[str, Look]) -> None:
