@@ -41,9 +41,9 @@ OBJECTIVES = {
     "bon_mean": {"type": "bon_mean", "k": 4},
     "bon_offpolicy": {"type": "bon_offpolicy", "k": 4, "training": {"iterations": 3}},
     "bon_offpolicy_exact": {"type": "bon_offpolicy_exact", "k": 4, "training": {"iterations": 3}},
-    "grpo_4epochs": {"type": "grpo", "label": "GRPO, 4 epochs"},
-    "grpo_3iterations": {"type": "grpo", "label": "GRPO, 3 iterations"},
-    "grpo_3iterations_4epochs": {"type": "grpo", "label": "GRPO, 3 iterations, 4 epochs"},
+    "grpo_4epochs": {"type": "grpo", "training": {"epochs": 4}},
+    "grpo_3iterations": {"type": "grpo", "training": {"iterations": 3}},
+    "grpo_3iterations_4epochs": {"type": "grpo", "training": {"iterations": 3, "epochs": 4}},
 }
 
 
