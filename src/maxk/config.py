@@ -673,7 +673,13 @@ class Config(Section):
         return next((name for name, one in self.experiments.items() if objective in one.objectives), None)
 
     def restricted_to(self, experiment: str) -> Config:
-        """The same configuration with the experiment's policies for objectives: what its reports are made from."""
+        """The same configuration with the experiment's policies for objectives: what its reports are made from.
+
+        Raises UserError where there is no such experiment.
+        """
+        if experiment not in self.experiments:
+            known = ", ".join(self.experiments) or "none"
+            raise UserError(f"no experiment {experiment!r}; this configuration has {known}")
         return self.only(self.experiments[experiment].rows)
 
     def only(self, rows: Sequence[str]) -> Config:
