@@ -62,7 +62,7 @@ def base_and_grpo(scores: Scores, config: Config, paths: Sequence[str]) -> None:
         for place, ax in zip(places, panels.flat, strict=False):
             for row in rows:
                 _draw_curve(ax, scores, replicates, row, place, "pass")
-            ax.set_title(_place_title(scores, place))
+            ax.set_title(_place_title(scores, place), fontsize=7.5)
         for ax in list(panels.flat)[len(places) :]:
             ax.set_visible(False)
         style.log2_axis(list(panels.flat), scores.ks)
