@@ -1,15 +1,18 @@
-"""How long tables, statistics, figures and summary take from scores: made-up scores at the paper's size, that is
-5 datasets × 12 policies × 1,000 problems × 256 samples. CPU-seconds beside wall clock, for machines with other work.
+"""How long tables, statistics, figures and summary take from scores, which are made up: for the default experiment with
+its tracking, and at the paper's size (5 datasets × 12 policies × 1,000 problems × 256 samples). CPU-seconds beside wall
+clock, for machines with other work.
 
     python benchmarks/reporting.py
     python benchmarks/reporting.py --seeds 3 --keep /tmp/report
 
-The scores are drawn from Beta distributions and written as the `score` stage would write them.
+The scores are drawn from Beta distributions and written as the `score` stage would write them, training logs as
+`train` would.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import subprocess
@@ -22,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from maxk import config as configuration
-from maxk import estimators, files, records
+from maxk import estimators, files, records, tracking
 from maxk.config import Config
 from maxk.paths import BASE
 from maxk.records import Provenance
@@ -38,31 +41,40 @@ OBJECTIVES = {
     "bon_mean": {"type": "bon_mean", "k": 4},
     "bon_offpolicy": {"type": "bon_offpolicy", "k": 4, "training": {"iterations": 3}},
     "bon_offpolicy_exact": {"type": "bon_offpolicy_exact", "k": 4, "training": {"iterations": 3}},
-    "grpo_4epochs": {"type": "grpo", "label": "GRPO, 4 epochs"},
-    "grpo_3iterations": {"type": "grpo", "label": "GRPO, 3 iterations"},
-    "grpo_3iterations_4epochs": {"type": "grpo", "label": "GRPO, 3 iterations, 4 epochs"},
+    "grpo_4epochs": {"type": "grpo", "training": {"epochs": 4}},
+    "grpo_3iterations": {"type": "grpo", "training": {"iterations": 3}},
+    "grpo_3iterations_4epochs": {"type": "grpo", "training": {"iterations": 3, "epochs": 4}},
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", type=int, default=1000)
+    parser.add_argument("--problems", type=int, default=1000, help="of each dataset at the paper's size")
     parser.add_argument("--samples", type=int, default=256)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder to work in and to leave the files in")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = args.keep or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        os.chdir(folder)
-        config = make_config(args.problems, args.samples, args.seeds)
-        write_scores(config, args.problems)
-        commands = (["table", "all"], ["figure", "all"], ["summary"])
-        walls, cpus = zip(*(timed(command) for command in commands), strict=True)
-        print(f"{'total':<24}{sum(walls):6.1f} s, {sum(cpus):6.1f} CPU-s")
+        for name, config in (("default", default(args)), ("paper", at_paper_size(args))):
+            folder = (args.keep or Path(temporary)).absolute() / name
+            folder.mkdir(parents=True, exist_ok=True)
+            os.chdir(folder)
+            files.write_json(config.layout.config, config.model_dump(mode="json"))
+            tracking.start(config)
+            write_scores(config)
+            write_logs(config)
+            print(f"{name}: {len(config.evaluated)} datasets × {len(config.policies)} policies")
+            commands = (["table", "all"], ["figure", "all"], ["summary"])
+            walls, cpus = zip(*(timed(command) for command in commands), strict=True)
+            print(f"{'total':<24}{sum(walls):6.1f} s, {sum(cpus):6.1f} CPU-s")
 
 
-def make_config(problems: int, samples: int, seeds: int) -> Config:
+def default(args: argparse.Namespace) -> Config:
+    changes = {"seeds": list(range(args.seeds)), "sampling": {"n": args.samples}}
+    return configuration.parse(configuration.overlay(configuration.read_yaml(configuration.DEFAULTS), changes))
+
+
+def at_paper_size(args: argparse.Namespace) -> Config:
     data = {
         "source": "pocket",
         "transforms": [1],
@@ -70,30 +82,40 @@ def make_config(problems: int, samples: int, seeds: int) -> Config:
         "rare": 0.1,
         "readings": [0.5, 0.3, 0.2],
     }
-    config = configuration.parse(
+    return configuration.parse(
         {
-            "seeds": list(range(seeds)),
+            "seeds": list(range(args.seeds)),
             "base": {"source": "hub", "model": "none"},
             "datasets": {
-                name: {**data, "train": 1, "test": problems, "paper": paper}
+                name: {**data, "train": 1, "test": args.problems, "paper": paper}
                 for name, paper in zip(DATASETS, PAPER, strict=True)
             },
             "objectives": OBJECTIVES,
             "training": {"datasets": [DATASETS[0]]},
-            "sampling": {"n": samples, "chunk": samples},
+            "sampling": {"n": args.samples, "chunk": args.samples},
             "tracking": {"enabled": False},
         }
     )
-    files.write_json(config.layout.config, config.model_dump(mode="json"))
-    files.write_json(config.layout.tracking, {"enabled": False})
-    return config
 
 
-def write_scores(config: Config, problems: int) -> None:
+def write_logs(config: Config) -> None:
+    """Rewards that rise, of 120 generation batches."""
+    rng = np.random.default_rng(0)
+    for policy in config.policies[1:]:
+        path = Path(config.layout.metrics(policy))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        noise = rng.normal(0, 0.05, size=(120, 4))
+        keys = ("reward", "kl", "entropy", "ratio_q99")
+        lines = (dict(zip(keys, map(float, 0.5 + step / 400 + noise[step]), strict=True)) for step in range(120))
+        path.write_text("".join(json.dumps({"step": step, **line}) + "\n" for step, line in enumerate(lines, 1)))
+
+
+def write_scores(config: Config) -> None:
     """Policies differ in mean and in spread, so that their curves cross."""
     rng = np.random.default_rng(0)
     settings = {**config.settings("sample"), **config.settings("verify"), **config.settings("score")}
-    for dataset, hardness in zip(DATASETS, (1.5, 2.0, 4.0, 6.0, 3.0), strict=True):
+    for dataset, hardness in zip(config.evaluated, (1.5, 2.0, 4.0, 6.0, 3.0), strict=True):
+        problems = int(config.datasets[dataset].model_dump()["test"])
         ease = rng.beta(0.6, hardness, size=problems)
         for index, policy in enumerate(config.policies):
             spread = 2.0 + 0.5 * index

@@ -220,12 +220,26 @@ def test_wilcoxon_by_hand():
     assert wilcoxon_signed_rank(a, b) == (5, 2 * 10 / 32, 4, 1, (10 - 5) / 15)
 
 
-def test_wilcoxon_equals_scipy_on_continuous_values():
-    rng = np.random.default_rng(0)
-    for n in (10, 80):
-        a, b = rng.random(n), rng.random(n)
-        result = wilcoxon_signed_rank(a, b)
-        assert (result.statistic, result.p_value) == pytest.approx(tuple(stats.wilcoxon(a, b)), rel=1e-9)
+@pytest.mark.parametrize(("n", "steps"), [(7, 4), (11, 10), (10, 0), (50, 0), (51, 0), (51, 5), (400, 8)])
+def test_wilcoxon_equals_scipy_on_pairs_that_differ(n: int, steps: int):
+    """With ties (steps > 0) and without; scipy is exact with ties where it goes through all 2ⁿ signs."""
+    rng = np.random.default_rng(n)
+    difference = rng.normal(0.3, 1, n)
+    if steps:
+        difference = np.sign(difference) * np.ceil(np.abs(difference) * steps) / steps
+    every_sign = stats.PermutationMethod(n_resamples=2**n) if steps and n <= 50 else "auto"
+    expected = stats.wilcoxon(difference, method=every_sign)
+    zeros = np.zeros(30)  # are dropped, and do not make an approximation of an exact p
+    result = wilcoxon_signed_rank(np.concatenate([difference, zeros]), np.zeros(n + 30))
+    assert (result.statistic, result.p_value) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-9)
+
+
+def test_wilcoxon_of_fewer_than_six_differing_pairs_is_never_significant():
+    """scipy, given the zeros, approximates: p = 0.025 for five equal differences among 20 pairs."""
+    for differing in range(1, 6):
+        a = np.concatenate([np.full(differing, 0.125), np.zeros(15)])
+        assert wilcoxon_signed_rank(a, np.zeros(len(a))).p_value == 2 / 2**differing
+    assert wilcoxon_signed_rank(np.full(6, 0.125), np.zeros(6)).p_value == 2 / 2**6
 
 
 def test_wilcoxon_without_differences_says_so():
@@ -238,11 +252,7 @@ def test_wilcoxon_drops_zeros_and_ranks_ties_together():
     result = wilcoxon_signed_rank([0.3, 0.1, 0.4, 0.7, 0.7], [0.2, 0.2, 0.2, 0.7, 0.7])
     assert (result.statistic, result.differing) == (1.5, 3)
     assert result.rank_biserial == pytest.approx((4.5 - 1.5) / 6)
-    assert 0.25 <= result.p_value <= 1
-
-
-def test_wilcoxon_of_one_differing_pair_is_never_significant():
-    assert wilcoxon_signed_rank([0.5], [0.1]).p_value == 1
+    assert result.p_value == 2 * 3 / 8  # W− ≤ 1.5 with the signs +++, −++, +−+
 
 
 def test_holm_by_hand():

@@ -658,7 +658,7 @@ class Config(Section):
             yield from self._dataset_contradictions(training.datasets, f"{where}.training.datasets")
 
     def _where(self, objective: str) -> str:
-        owner = next((name for name, one in self.experiments.items() if objective in one.objectives), None)
+        owner = self.owner(objective)
         return f"objectives.{objective}" if owner is None else f"experiments.{owner}.objectives.{objective}"
 
     # ---- what the stages ask
@@ -668,14 +668,25 @@ class Config(Section):
         own = [experiment.objectives for experiment in self.experiments.values()]
         return {name: objective for part in (self.objectives, *own) for name, objective in part.items()}
 
+    def owner(self, objective: str) -> str | None:
+        """The experiment that trains a policy; None for one of the main tables."""
+        return next((name for name, one in self.experiments.items() if objective in one.objectives), None)
+
     def restricted_to(self, experiment: str) -> Config:
-        """The same configuration with the experiment's policies for objectives: what its reports are made from."""
+        """The same configuration with the experiment's policies for objectives: what its reports are made from.
+
+        Raises UserError where there is no such experiment.
+        """
+        if experiment not in self.experiments:
+            known = ", ".join(self.experiments) or "none"
+            raise UserError(f"no experiment {experiment!r}; this configuration has {known}")
+        return self.only(self.experiments[experiment].rows)
+
+    def only(self, rows: Sequence[str]) -> Config:
+        """The same configuration with these policies, of the main tables or of experiments, for objectives."""
         known = self.every_objective
-        rows = {
-            name: known[name].model_copy(update={"label": self.label(name)})
-            for name in self.experiments[experiment].rows
-        }
-        return self.model_copy(update={"objectives": rows, "experiments": {}})
+        labelled = {name: known[name].model_copy(update={"label": self.label(name)}) for name in rows}
+        return self.model_copy(update={"objectives": labelled, "experiments": {}})
 
     @property
     def layout(self) -> Layout:

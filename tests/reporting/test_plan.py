@@ -82,6 +82,26 @@ def test_every_shipped_configuration_has_a_plan(
         assert part in said
 
 
+def test_an_experiment_is_planned(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The paper's k sweep: k = 1, 4, 16 and 64 with n = 64 completions, eight times the samples of the main tables."""
+    monkeypatch.chdir(root)
+    paper = configuration.experiment("config/paper.yaml")
+    sweep = paper.restricted_to("k_sweep")
+    trained = {
+        (1 if o.type == "grpo" else o.spec["k"], sweep.training_of(n).completions) for n, o in sweep.objectives.items()
+    }
+    assert trained == {(1, 64), (4, 64), (16, 64), (64, 64)}
+    assert cli.main(["plan", "config/paper.yaml", "--experiment", "k_sweep"]) == 0
+    [row] = [
+        line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("train bon_loo1_n64_k64 ")
+    ]
+    assert row[3] == f"{8 * 2490 * 8:,}"
+    assert cli.main(["plan", "config/paper.yaml", "--experiment", "sweep"]) == 2
+    assert "no experiment 'sweep'; this configuration has k_sweep" in capsys.readouterr().err
+
+
 def test_every_source_has_an_expectation(rates: Rates) -> None:
     from maxk.data import BENCHMARKS
 

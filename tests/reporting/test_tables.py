@@ -80,6 +80,55 @@ def test_rows_that_are_not_trained_are_left_out_and_named(small: Experiment) -> 
     assert "No row, as this experiment does not train them: grpo_binary." in table.notes
 
 
+LONGER = {
+    "question": "Is it only training longer?",
+    "policies": ["grpo"],
+    "reference": "grpo",
+    "objectives": {
+        "grpo_4epochs": {"type": "grpo", "training": {"epochs": 4}},
+        "grpo_warm": {"type": "grpo", "training": {"temperature": 1.3}},
+    },
+}
+
+
+def test_table4_shows_policies_of_experiments_once_they_are_scored(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(experiments={"longer": LONGER})
+    scores = {"base": 0.25, "grpo/seed0": 0.5, "bon_mean/seed0": 0.5}
+    made.score_all({policy: {"easy": [value] * 3, "hard": [value] * 3} for policy, value in scores.items()})
+    target = "results/experiments/longer.csv"
+    blank = f"Blank until `snakemake --cores all {target}` has been run, and the tables after it: GRPO (epochs 4)."
+    row = "grpo_4epochs,GRPO (epochs 4),"
+
+    table = build(made, "table4")
+    assert list(table.entries) == ["base", "grpo", "grpo_4epochs"]
+    assert f"{row},,,,,\n" in tables.to_csv(table)
+    assert blank in table.notes
+
+    made.score("grpo_4epochs/seed0", "easy", [0.75] * 3)
+    assert blank in build(made, "table4").notes  # half of its scores
+
+    made.score("grpo_4epochs/seed0", "hard", [0.75] * 3)
+    table = build(made, "table4")
+    assert f"{row}0.750000,0.750000,0.750000,0.750000,0.750000,0.750000\n" in tables.to_csv(table)
+    assert [entry.rank for entry in table.entries["grpo_4epochs"]] == [tables.BEST] * 6
+    assert not any("Blank" in note for note in table.notes)
+    assert "grpo_4epochs" not in build(made, "table2").entries
+
+
+def test_an_experiments_scores_that_do_not_fit_leave_its_row_of_table4_blank(
+    experiment: Callable[..., Experiment],
+) -> None:
+    """They may be of a base model that is no more; the main tables are written all the same."""
+    made = experiment(experiments={"longer": LONGER})
+    policies = ("base", "grpo/seed0", "bon_mean/seed0", "grpo_4epochs/seed0")
+    made.score_all({policy: {"easy": [0.5] * 3, "hard": [0.5] * 3} for policy in policies})
+    stale = made.score("grpo_4epochs/seed0", "easy", [0.5] * 3, lineage={"base": "another"})
+    table = build(made, "table4")
+    assert {entry.value for entry in table.entries["grpo_4epochs"]} == {None}
+    assert any("Blank until" in note for note in table.notes)
+    assert any(stale in note and "base policy" in note for note in table.notes)
+
+
 def test_blank_cells(small: Experiment) -> None:
     for dataset in ("easy", "hard"):
         Path(small.config.layout.scores("bon_mean/seed0", dataset)).unlink()

@@ -55,6 +55,7 @@ rule table:
     params:
         config=OUT.config,
         settings=settings("report"),
+        further=[specs.made_by_experiments(CONFIG, table) for table in TABLES.values()],
         source=environment.source("reporting", "estimators"),
     message:
         "Write tables"

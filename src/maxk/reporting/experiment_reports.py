@@ -18,7 +18,6 @@ from matplotlib.axes import Axes
 
 from maxk import estimators, files
 from maxk.config import Config
-from maxk.errors import UserError
 from maxk.estimators import Floats
 from maxk.paths import BASE
 from maxk.reporting import markdown, pages, style
@@ -45,9 +44,6 @@ _AXES = {
 
 def write(name: str, config: Config) -> list[str]:
     """Makes the experiment's files; returns their paths. Raises UserError where there is no such experiment."""
-    if name not in config.experiments:
-        known = ", ".join(config.experiments) or "none"
-        raise UserError(f"no experiment {name!r}; this configuration has {known}")
     findings = collect(name, config)
     paths = [config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png", "pdf")]
     table = list(rows(findings))
@@ -199,7 +195,7 @@ def _draw_curves(ax: Axes, findings: Findings, looks: Mapping[str, style.Look]) 
         means, lows, highs = zip(*(_interval(findings, policy, f"max@{k}") for k in ks), strict=True)
         ax.fill_between(ks, lows, highs, color=looks[series].colour, alpha=0.08, linewidth=0)
         ax.plot(ks, means, color=looks[series].colour, linestyle=looks[series].dashes)
-    style.log2_axis(ax, ks)
+    style.log2_axis([ax], ks)
     ax.set(title="max@k, mean over datasets", xlabel="k (samples drawn)")
 
 

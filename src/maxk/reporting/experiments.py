@@ -74,7 +74,7 @@ class Findings:
 
 def collect(name: str, config: Config) -> Findings:
     """Reads scores and training logs of the experiment's policies, and makes the choice where it asks for one."""
-    experiment, view = config.experiments[name], config.restricted_to(name)
+    view, experiment = config.restricted_to(name), config.experiments[name]
     scores = load(view)
     development = scores.half(0) if experiment.choose else None
     scores = scores.half(1) if experiment.choose else scores

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from maxk.config import Config
@@ -63,13 +62,12 @@ def base_and_grpo(scores: Scores, config: Config, paths: Sequence[str]) -> None:
         for place, ax in zip(places, panels.flat, strict=False):
             for row in rows:
                 _draw_curve(ax, scores, replicates, row, place, "pass")
-            ax.set_title(_place_title(scores, place))
+            ax.set_title(_place_title(scores, place), fontsize=7.5)
         for ax in list(panels.flat)[len(places) :]:
             ax.set_visible(False)
-        for ax in list(panels.flat)[: len(places)]:
-            style.log2_axis(ax, scores.ks)
+        style.log2_axis(list(panels.flat), scores.ks)
         _name_axes(panels, "k (samples drawn)", "pass@k")
-        _label_curves(figure, [ax for ax in panels[:, -1] if ax.get_visible()] or [panels.flat[0]], scores)
+        _label_curves([ax for ax in panels[:, -1] if ax.get_visible()] or [panels.flat[0]], scores)
         style.save(figure, paths)
 
 
@@ -85,10 +83,9 @@ def all_policies(scores: Scores, config: Config, paths: Sequence[str]) -> None:
         below.axhline(0, color=style.BASE_COLOUR, linestyle=style.looks(scores.rows)[BASE].dashes, gid=BASE)
         above.set_title(f"max@k, {_place_title(scores, MEAN)}")
         below.set_title("What training changed: difference to the base model, problem by problem")
-        for ax in panels:
-            style.log2_axis(ax, scores.ks)
+        style.log2_axis(list(panels), scores.ks)
         below.set_xlabel("k (samples drawn)")
-        _label_curves(figure, panels, scores)
+        _label_curves(panels, scores)
         style.save(figure, paths)
 
 
@@ -99,12 +96,15 @@ def grid(scores: Scores, config: Config, paths: Sequence[str]) -> None:
     rows = [row for row in scores.rows if row != BASE]
     with style.figure(WIDTH, 0.78 * max(len(rows), 1) + 0.8) as figure:
         panels = style.panels(figure, max(len(rows), 1), len(places), scores.labels.values(), tight=True)
+        style.log2_axis(list(panels.flat), scores.ks, sparse=True)
+        for ax in panels.flat:  # with limits that every line moves, for all panels, drawing takes a minute
+            ax.set_autoscaley_on(False)
         for place, column in zip(places, panels.T, strict=True):
             for row, ax in zip(rows or [BASE], column, strict=True):
                 for drawn in dict.fromkeys((BASE, row)):
                     _draw_curve(ax, scores, replicates, drawn, place, "max")
-                style.log2_axis(ax, scores.ks, sparse=True)
             column[0].set_title("mean" if place == MEAN else place, fontsize=7)
+        panels[0, 0].autoscale(axis="y")
         looks = style.looks(scores.rows)
         for row, ax in zip(rows or [BASE], panels[:, -1], strict=True):
             style.name_row(ax, scores.labels[row], looks[row])
@@ -138,9 +138,8 @@ def _draw_band(ax: Axes, scores: Scores, row: str, means: Floats, band: Floats) 
     ax.plot(scores.ks, means, color=look.colour, linestyle=look.dashes, zorder=3, gid=row)
 
 
-def _label_curves(figure: Figure, panels: Iterable[Axes], scores: Scores) -> None:
+def _label_curves(panels: Iterable[Axes], scores: Scores) -> None:
     """Names at the right ends of all lines; the last thing before a figure is saved."""
-    figure.draw_without_rendering()  # limits and sizes are final: labels can be placed
     for ax in panels:
         ends = {str(line.get_gid()): float(np.asarray(line.get_ydata())[-1]) for line in ax.get_lines()}
         style.label_lines(ax, ends, scores.labels, style.looks(scores.rows))
@@ -250,7 +249,7 @@ def _over_training(titles: Mapping[str, str], scores: Scores, config: Config, pa
             ax.set_title(titles[key])
             _draw_training(ax, {row: log[key] for row, log in logs.items() if key in log}, scores)
         panels[-1].set_xlabel("share of the training run")
-        _label_curves(figure, panels, scores)
+        _label_curves(panels, scores)
         style.save(figure, paths)
 
 

@@ -6,16 +6,15 @@ all datasets, then pass@k and max@k of each dataset; figures 1 and 2 are the pap
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.paths import BASE
+from maxk.paths import BASE, policy_name
 
 MEAN = "mean"  # the pseudo-dataset of the mean over datasets
-# Table 4's rows: GRPO trained for more epochs and with more PPO iterations, where the config has them.
-LONGER_TRAINING = ("grpo", "grpo_4epochs", "grpo_3iterations", "grpo_3iterations_4epochs")
 
 FIGURES = {
     "figure1": "pass@k of the base model and of GRPO",
@@ -38,7 +37,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Spec:
-    """A table's declaration. `rows` None means every policy."""
+    """A table's declaration. `rows` None means every policy of the main tables; else some may be of experiments."""
 
     name: str
     title: str
@@ -61,9 +60,9 @@ def tables(config: Config) -> dict[str, Spec]:
         Spec("table3", "max@1 of all policies", _per_dataset(config, ["max@1"])),
         Spec(
             "table4",
-            f"max@1 and {headline} of GRPO with more epochs and PPO iterations",
+            f"max@1 and {headline} of GRPO, by epochs and PPO iterations",
             _per_dataset(config, [f"max@{k}" for k in both]),
-            (BASE, *LONGER_TRAINING),
+            (BASE, *_longer_training(config)),
         ),
     ]
     for dataset in config.evaluated:
@@ -72,6 +71,25 @@ def tables(config: Config) -> dict[str, Spec]:
             title = f"{metric}@k on {dataset} for different values of k"
             listed.append(Spec(f"table{len(listed) + 1}", title, columns))
     return {spec.name: spec for spec in listed}
+
+
+def _longer_training(config: Config) -> Iterator[str]:
+    """GRPO as in the main tables, and trained for more epochs or PPO iterations, at whatever learning rate."""
+    varied = {"epochs", "iterations", "learning_rate"}
+    for name, objective in config.every_objective.items():
+        if objective.spec == {"type": "grpo"} and objective.training.keys() <= varied:
+            yield name
+
+
+def made_by_experiments(config: Config, spec: Spec) -> list[str]:
+    """Rows of a table that only an experiment trains, as far as all of their scores are there."""
+    rows = [row for row in spec.rows or () if config.owner(row) is not None]
+    return [row for row in rows if all(Path(path).exists() for path in _scores(config, row))]
+
+
+def _scores(config: Config, row: str) -> list[str]:
+    policies = [policy_name(row, seed) for seed in config.seeds]
+    return [config.layout.scores(policy, dataset) for policy in policies for dataset in config.evaluated]
 
 
 def _per_dataset(config: Config, quantities: Sequence[str]) -> tuple[Column, ...]:

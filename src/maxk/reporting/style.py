@@ -150,17 +150,21 @@ def save_note(text: str, paths: Iterable[str]) -> None:
         save(drawn, paths)
 
 
-def log2_axis(ax: Axes, ks: Sequence[int], sparse: bool = False) -> None:
-    """k on a base-2 logarithmic axis, ticked at every k shown, or `sparse`: at the first, middle and last."""
+def log2_axis(panels: Sequence[Axes], ks: Sequence[int], sparse: bool = False) -> None:
+    """k on the base-2 logarithmic axis that all `panels` share, ticked at every k shown, or `sparse`: at three.
+
+    Set once, as Matplotlib goes through all panels that share an axis whenever one of them changes it.
+    """
     ticked = sorted({ks[0], ks[len(ks) // 2], ks[-1]}) if sparse else ks
-    ax.set_xscale("log", base=2)
-    ax.set_xlim(ks[0], ks[-1])
-    ax.set_xticks(ticked, [str(k) for k in ticked])
-    ax.minorticks_off()
-    labels = ax.get_xticklabels()
-    if sparse and labels:  # neighbours in a tight grid: labels stay within their panel
-        labels[0].set_horizontalalignment("left")
-        labels[-1].set_horizontalalignment("right")
+    first = panels[0]
+    first.set_xscale("log", base=2)
+    first.set_xlim(ks[0], ks[-1])
+    first.set_xticks(ticked, [str(k) for k in ticked])
+    first.minorticks_off()
+    for ax in panels if sparse else ():  # neighbours in a tight grid: labels stay within their panel
+        if labels := ax.get_xticklabels():
+            labels[0].set_horizontalalignment("left")
+            labels[-1].set_horizontalalignment("right")
 
 
 def label_lines(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], looks: Mapping[str, Look]) -> None:

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from maxk import files
 from maxk.config import Config
+from maxk.errors import UserError
 from maxk.estimators import SignedRank
-from maxk.reporting import markdown, pages, statistics
-from maxk.reporting.load import EVERY, Scores
+from maxk.paths import BASE
+from maxk.reporting import markdown, pages, specs, statistics
+from maxk.reporting.load import EVERY, Scores, load
 from maxk.reporting.specs import MEAN, Column, Spec
 
 BEST, SECOND = 1, 2
@@ -50,9 +52,13 @@ class Table:
 
 
 def build(scores: Scores, config: Config, spec: Spec) -> Table:
-    """The table of `spec`; rows that the experiment does not train are left out and named in a note."""
+    """The table of `spec`. Rows that nothing trains are left out, those that an experiment has yet to train are blank.
+
+    Notes name both.
+    """
     wanted = scores.rows if spec.rows is None else spec.rows
-    rows = [row for row in wanted if row in scores.labels]
+    rows = [row for row in wanted if row == BASE or row in config.every_objective]
+    scores, further = _with_experiments(scores, config, spec)
     tests = _best_against_second(scores, spec, rows)
     significant = {
         place
@@ -62,10 +68,32 @@ def build(scores: Scores, config: Config, spec: Spec) -> Table:
     columns = [_column(scores, rows, column, significant) for column in spec.columns]
     return Table(
         spec=spec,
-        labels={row: scores.labels[row] for row in rows},
+        labels={row: config.label(row) for row in rows},
         entries={row: [column[row] for column in columns] for row in rows},
-        notes=tuple(_notes(scores, config, spec, tests, set(wanted) - set(rows))),
+        notes=(*_notes(scores, config, spec, tests, set(wanted) - set(rows)), *further),
     )
+
+
+def _with_experiments(scores: Scores, config: Config, spec: Spec) -> tuple[Scores, list[str]]:
+    """The scores that a table needs, with those of experiments' policies where they fit, and notes on all others."""
+    made = specs.made_by_experiments(config, spec)
+    blank = [row for row in spec.rows or () if config.owner(row) is not None and row not in made]
+    notes = list(_blank(config, blank))
+    if not made:
+        return scores, notes
+    try:
+        return load(config.only([row for row in spec.rows or () if row in config.objectives or row in made])), notes
+    except UserError as error:  # left by another run: it must not keep this one from its tables
+        return scores, [*_blank(config, [*made, *blank]), f"{error}."]
+
+
+def _blank(config: Config, rows: Sequence[str]) -> Iterator[str]:
+    """What makes the scores of rows without, a note an experiment. In a run before: the tables' is planned by then."""
+    owners = {row: str(config.owner(row)) for row in rows}
+    for owner in dict.fromkeys(owners.values()):
+        labels = "; ".join(config.label(row) for row in rows if owners[row] == owner)
+        target = config.layout.experiment(owner, "csv")
+        yield f"Blank until `snakemake --cores all {target}` has been run, and the tables after it: {labels}."
 
 
 def _column(scores: Scores, rows: Sequence[str], column: Column, significant: set[tuple[str, str]]) -> dict[str, Entry]:

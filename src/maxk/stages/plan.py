@@ -2,6 +2,7 @@
 
 maxk plan                         # the default experiment
 maxk plan config/paper.yaml       # laid over it, as by `snakemake --configfile`
+maxk plan config/paper.yaml --experiment k_sweep
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ def register_parser(subparsers: Any) -> None:
     parser.add_argument("--config", default="config/config.yaml", help="the default experiment")
     parser.add_argument("--rates", default="config/rates.yaml", help="measured rates")
     parser.add_argument("--profile", help="a profile of the rates; by default that of the base model")
+    parser.add_argument("--experiment", help="a key of `experiments`: plan its policies, not those of the main tables")
     parser.set_defaults(run=run)
 
 
@@ -28,5 +30,7 @@ def run(args: argparse.Namespace) -> None:
     for path in args.configfiles:
         content = configuration.overlay(content, configuration.read_yaml(path))
     config = configuration.parse(content)
+    if args.experiment is not None:
+        config = config.restricted_to(args.experiment)
     rates = plan.read_rates(args.rates)
     print(*plan.lines(config, rates, plan.choose(rates, config, args.profile)), sep="\n")
