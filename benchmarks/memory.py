@@ -5,8 +5,8 @@
 Two synthetic LiveCodeBench sets, packed as the hub packs them (40 problems of 5 and of 15 MB of tests), go through
 `maxk prepare`, `maxk verify` and the reading of `maxk sample`, each in a process of its own; samples are written here.
 The slope is the growth of the peak (resident memory of the process; the grader's children have limits of their own)
-over the growth of the tests. For weights, `maxk train` makes one step of decoders of 13 and of 38 million random weights
-on the CPU, where policy, reference, gradients and optimiser state all stay in main memory.
+over the growth of the tests. For weights, `maxk train` makes one step of decoders of 13 and of 38 million random
+weights on the CPU, where policy, reference, gradients and optimiser state all stay in main memory.
 """
 
 from __future__ import annotations
