@@ -1,11 +1,12 @@
-"""What a stage's memory grows by for each byte of tests: the slopes behind `maxk.memory`.
+"""What a stage's memory grows by for each byte of tests, and for each weight: the slopes behind `maxk.memory`.
 
     python benchmarks/memory.py
 
 Two synthetic LiveCodeBench sets, packed as the hub packs them (40 problems of 5 and of 15 MB of tests), go through
 `maxk prepare`, `maxk verify` and the reading of `maxk sample`, each in a process of its own; samples are written here.
 The slope is the growth of the peak (resident memory of the process; the grader's children have limits of their own)
-over the growth of the tests.
+over the growth of the tests. For weights, `maxk train` makes one step of decoders of 13 and of 38 million random
+weights on the CPU, where policy, reference, gradients and optimiser state all stay in main memory.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ import zlib
 from pathlib import Path
 
 from maxk import config as configuration
-from maxk import files, records
-from maxk.config import Config
+from maxk import files, memory, records
+from maxk.config import Config, PretrainedBase
 from maxk.records import Provenance
 
 ROOT = Path(__file__).parent.parent
 PROBLEMS, TESTS, SIZES_MB = 40, 5, (5, 15)
+LAYERS = 4, 12
 
 # Runs a stage and prints its peak in KiB. `sample` without a model: what it reads before it loads one.
 STAGE = """
@@ -105,6 +107,30 @@ def peaks(megabytes: int) -> dict[str, float]:
         return found | {"sample": peak_mb(folder, "sample"), "verify": peak_mb(folder, "verify", "base")}
 
 
+def trained(layers: int) -> tuple[float, int]:
+    """Peak of a training job in MB, and the weights of its model."""
+    shape = {"hidden_size": 512, "layers": layers, "heads": 8, "intermediate_size": 1376, "vocabulary": 256}
+    content = configuration.overlay(
+        configuration.read_yaml(ROOT / "config/config.yaml"),
+        configuration.read_yaml(ROOT / "tests/configs/seconds.yaml"),
+    )
+    changes = {
+        "name": "memory",
+        "base": {"source": "pretrain", "architecture": shape, "steps": 1, "corpus": {"size": 500}, "batch_size": 8},
+        "training": {"epochs": 0.25},
+        "tracking": {"enabled": False},
+    }
+    config = configuration.parse(configuration.overlay(content, changes))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files.write_text(folder / config.layout.config, config.model_dump_json())
+        files.write_json(folder / config.layout.tracking, {"enabled": False})
+        for stage in (["prepare", "pocket-contests"], ["base"]):
+            peak_mb(folder, *stage)
+        assert isinstance(config.base, PretrainedBase)
+        return peak_mb(folder, "train", "grpo", "--seed", "0"), memory.parameters(config.base.architecture)
+
+
 def main() -> None:
     small, large = map(peaks, SIZES_MB)
     tests = [PROBLEMS * size for size in SIZES_MB]
@@ -112,6 +138,9 @@ def main() -> None:
     for stage in small:
         slope = (large[stage] - small[stage]) / (tests[1] - tests[0])
         print(f"{stage:8s} {small[stage]:6.0f} MB {large[stage]:6.0f} MB   {slope:5.2f} bytes a byte of tests")
+    (small_mb, few), (large_mb, many) = map(trained, LAYERS)
+    slope = (large_mb - small_mb) / (many - few) * 1e6
+    print(f"train    {small_mb:6.0f} MB {large_mb:6.0f} MB   {slope:5.1f} bytes a weight, of {few:,} and {many:,}")
 
 
 if __name__ == "__main__":

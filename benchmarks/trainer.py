@@ -23,12 +23,11 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOTrainer
 
 from maxk import config as configuration
-from maxk import data, environment, grading, prompts
+from maxk import data, environment, grading, models, prompts
 from maxk.config import Config
 from maxk.objectives import Objective, make
 from maxk.records import Problem
@@ -86,7 +85,7 @@ def make_trainer(
 ) -> GRPOTrainer:
     """Our trainer with an objective, or the stock one, for so many generation batches."""
     training = config.training.model_copy(update={"iterations": iterations})
-    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
+    tokenizer = models.tokenizer(model, None, padding_side="left")
     count = batches * training.prompts_per_step
     rows = [
         {"prompt": prompts.render(p.statement, config.prompt, tokenizer), "problem_id": p.problem_id}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -66,3 +67,14 @@ def test_configure_refuses_and_writes(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_installed_command_is_the_module() -> None:
     done = subprocess.run([sys.executable, "-m", "maxk", "--help"], capture_output=True, text=True, check=True)
     assert "score" in done.stdout
+
+
+def test_a_reader_that_has_enough_is_no_error(root: Path) -> None:
+    """`maxk plan | head -1`."""
+    command = [sys.executable, "-m", "maxk", "plan"]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == ""
+    assert running.returncode == 128 + signal.SIGPIPE

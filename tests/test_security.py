@@ -28,8 +28,11 @@ HUB_TOKEN = "hf_" + "Qx7" * 10
 
 # ------------------------------------------------------------------------------------------------------- foreign code
 def calls(root: Path) -> Iterator[tuple[str, str]]:
-    """(file, dotted name) of everything that src/ calls or imports."""
-    source = root / "src" / "maxk"
+    """(file, dotted name) of everything that the package calls or imports."""
+    yield from calls_in(root / "src" / "maxk")
+
+
+def calls_in(source: Path) -> Iterator[tuple[str, str]]:
     for path in source.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             where = path.relative_to(source).as_posix()
@@ -65,6 +68,7 @@ def test_what_can_run_code_from_data_stands_where_it_is_known(name: str, allowed
 
 def test_models_and_tokenizers_are_loaded_in_one_place(root: Path) -> None:
     assert {where for where, name in calls(root) if name.endswith(".from_pretrained")} == {"models.py"}
+    assert not [where for where, name in calls_in(root / "benchmarks") if name.endswith(".from_pretrained")]
 
 
 def test_what_others_load_for_us_gets_the_same_settings(seconds: Config, tmp_path: Path, root: Path) -> None:

@@ -10,6 +10,8 @@ keeps its traceback. Torch and the like are imported by the stages that need the
 from __future__ import annotations
 
 import argparse
+import os
+import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -60,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         status = args.run(args)  # a number, or nothing where there is only one way to end well
+        sys.stdout.flush()
     except UserError as error:
         print(f"maxk {args.stage}: {error}", file=sys.stderr)
         return 2
@@ -67,11 +70,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"maxk {args.stage}: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _unread():
+            return 128 + signal.SIGPIPE
         if (words := lack(error)) is None:
             raise
         print(f"maxk {args.stage}: {words}", file=sys.stderr)
         return 2
     return int(status or 0)
+
+
+def _unread() -> bool:
+    """Whether who reads our output has gone (`maxk plan | head`); what is left of it then goes nowhere."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    gone = any(event & select.POLLERR for _, event in poll.poll(0))
+    if gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return gone
 
 
 def _terminate(*_: Any) -> None:

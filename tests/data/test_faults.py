@@ -175,7 +175,7 @@ def test_a_column_was_renamed(named: Any, tmp_path: Path) -> None:
         row = source.row(1)
         row[f"{column}_v2"] = row.pop(column)
         message = fault(named, tmp_path, source.row(0), row)
-        assert f"rows.jsonl, row 2) has no column {column!r} (renamed to '{column}_v2'?)" in message
+        assert f"rows.jsonl (row 2) has no column {column!r} (renamed to '{column}_v2'?)" in message
 
 
 def test_tests_cannot_be_decoded(named: Any, tmp_path: Path) -> None:

@@ -120,6 +120,11 @@ def test_fewer_than_asked_for_is_an_error_with_the_funnel(keys: dict[str, Any]) 
         run([candidate(f"{i}") for i in range(10)], **keys)
 
 
+def test_an_empty_file_is_called_empty() -> None:
+    with pytest.raises(UserError, match="the files hold no rows"):
+        run([], test="all")
+
+
 def test_upstream_splits_stay_apart() -> None:
     rows = [candidate(f"{i}", "train" if i < 7 else "test") for i in range(10)]
     problems, _ = run(rows, train=2)

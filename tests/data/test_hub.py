@@ -64,7 +64,7 @@ def test_absent_and_damaged_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "rows.parquet").write_bytes(b"PAR1 not really")
     assert "cannot be read as parquet" in error(read, tmp_path)
     (tmp_path / "rows.jsonl").write_text('{"id": 1, "tests": []}\n{"id": 2')
-    assert "cannot be read as json" in error(read, tmp_path / "rows.jsonl")
+    assert "rows.jsonl cannot be read as json after row 1" in error(read, tmp_path / "rows.jsonl")
     (tmp_path / "rows.json").write_text("[1]")
     assert "row 1 is int 1, expected an object" in error(read, tmp_path / "rows.json")
     (tmp_path / "rows.json.gz").write_bytes(gzip.compress(b"[]")[:-6])
@@ -75,7 +75,7 @@ def test_absent_and_damaged_files_are_named(tmp_path: Path) -> None:
 def test_a_renamed_column_is_named(tmp_path: Path) -> None:
     path = raw.jsonl(tmp_path / "rows.jsonl", [{"id": 1, "test": []}])
     message = error(read, path)
-    for part in ("rows.jsonl, row 1", "no column 'tests' (renamed to 'test'?)", "list[{input: str}]", "id, test"):
+    for part in ("rows.jsonl (row 1)", "no column 'tests' (renamed to 'test'?)", "list[{input: str}]", "id, test"):
         assert part in message
     features = raw.Features({"id": raw.INT, "test": raw.List({"input": raw.TEXT})})
     message = error(read, raw.parquet(tmp_path / "rows.parquet", [{"id": 1, "test": []}], features))

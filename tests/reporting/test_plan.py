@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maxk import cli, files
+from maxk import cli, files, memory
 from maxk import config as configuration
 from maxk.config import Config
 from maxk.errors import UserError
@@ -46,13 +46,29 @@ def test_the_sums(config: Config, rates: Rates, tmp_path: Path, monkeypatch: pyt
     assert verify.tests == 3 * 10 * 256 * 4
     generated, trained = profile.generated_tokens_per_s.value, profile.trained_tokens_per_s.value
     prompt, completion = profile.prompt_tokens.value, profile.completion_tokens.value
-    seconds = 3200 * completion / generated + 3200 * 3 * (prompt + completion) / trained
+    assert config.verification.workers == config.training.processes == 1
+    waits = (
+        1600 * 2 * 4 / profile.tests_per_s.value + 2 * profile.startup_s.value
+    )  # while programs run, and at the start
+    seconds = 3200 * completion / generated + 3200 * 3 * (prompt + completion) / trained + 2 * waits / 2
     assert train.device_hours == pytest.approx(seconds / 3600)
-    assert sample.device_hours == pytest.approx(7680 * completion / generated / 3600)
+    assert train.hours == pytest.approx(train.device_hours / 2)
+    assert sample.device_hours == pytest.approx((7680 * completion / generated + 6 * profile.startup_s.value) / 3600)
     assert verify.core_hours == pytest.approx(verify.tests / profile.tests_per_s.value / 3600)
-    assert train.disk_gb == pytest.approx(2 * (profile.policy_gb.value + profile.checkpoint_gb.value))
+    assert verify.hours == pytest.approx(verify.core_hours / 6)
+    assert train.memory_gb == pytest.approx(memory.train(config, "bon_offpolicy") / 1000)
+    assert train.disk_gb == pytest.approx(2 * profile.policy_gb.value)
     total = plan.total(list(rows.values()))
     assert total.samples == train.samples + sample.samples + verify.samples
+    peak = plan.peak_disk_gb(config.model_copy(update={"gpus": 1}), list(rows.values()), profile)
+    assert peak == pytest.approx(total.disk_gb + 3 * profile.checkpoint_gb.value)  # one trains at a time
+
+
+def test_processes_share_the_tokens_and_hold_their_gpus(defaults: dict, rates: Rates, root: Path) -> None:
+    paper = configuration.parse(configuration.overlay(defaults, configuration.read_yaml(root / "config/paper.yaml")))
+    row = next(row for row in plan.plan(paper, rates, rates.profiles["7b-h100"]) if row.stage == "train grpo")
+    assert row.gpus == 8
+    assert row.device_hours == pytest.approx(8 * row.hours)
 
 
 def test_work_without_gpus_is_core_hours(config: Config, rates: Rates) -> None:

@@ -47,7 +47,7 @@ rule train:
         "../../environment.yml"
     threads: lambda wildcards: CONFIG.training_of(wildcards.objective).processes
     resources:
-        mem_mb=16_000,
+        mem_mb=lambda wildcards: memory.train(CONFIG, wildcards.objective),
         runtime=24 * 60,
         gpu=lambda wildcards: gpus(CONFIG.training_of(wildcards.objective).processes),
     params:

@@ -71,7 +71,9 @@ def _tests(problem_id: str, row: dict[str, Any]) -> list[Test]:
         return [Test(unix(_text(test["input"])), unix(_text(test["output"]))) for test in row["test_list"]]
     except (TypeError, KeyError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise UserError(f"{problem_id}: its test_list cannot be decoded ({reason})") from None
+        raise UserError(
+            f"{problem_id}: its test_list cannot be decoded ({reason}); drop the row or fetch it again"
+        ) from None
 
 
 def _texts(problem_id: str, name: str, values: Any) -> list[str]:
@@ -91,7 +93,9 @@ def _json(problem_id: str, column: str, text: str | None, empty: Any) -> Any:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise UserError(f"{problem_id}: its {column} cannot be decoded ({error})") from None
+        raise UserError(
+            f"{problem_id}: its {column} cannot be decoded ({error}); drop the row or fetch it again"
+        ) from None
     if not isinstance(content, type(empty)):
         raise UserError(f"{problem_id}: its {column} is {type(content).__name__}, expected {type(empty).__name__}")
     return content

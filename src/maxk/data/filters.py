@@ -220,9 +220,11 @@ def draw(config: Benchmark, candidates: Sequence[Candidate], funnel: Funnel) -> 
         wanted = getattr(config, split)
         pool = [_id_of(c) for c in order if c.problem.split in ("", split) and _id_of(c) not in taken]
         if wanted > len(pool) if wanted != "all" else not pool:
+            advice = "no row passes all filters" if wanted == "all" else "ask for fewer or set `all`"
             raise UserError(
                 f"datasets.{funnel.dataset}.{split}: asked for {wanted} problems, but {len(pool)} are left "
-                f"({' → '.join(f'{step} {count}' for step, count in funnel.items())}); ask for fewer or set `all`"
+                f"({' → '.join(f'{step} {count}' for step, count in funnel.items())}); "
+                f"{advice if any(funnel.values()) else 'the files hold no rows'}"
             )
         taken |= dict.fromkeys(pool if wanted == "all" else pool[:wanted], split)
     drawn = [dataclasses.replace(c.problem, split=taken[_id_of(c)]) for c in candidates if _id_of(c) in taken]

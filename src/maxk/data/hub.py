@@ -17,6 +17,7 @@ import fnmatch
 import gzip
 import itertools
 import json
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -101,13 +102,18 @@ class JsonTable:
     def _read(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Rows with where they stand."""
         for path in self.paths:
+            file = self.where if self.where.endswith(path.name) else f"{self.where}, {path.name}"
+            number = 0
             try:
                 for number, row in enumerate(_json_rows(path), 1):
                     if not isinstance(row, dict):
-                        raise ValueError(f"row {number} is {_described(row)}, expected an object")
-                    yield f"{self.where} ({path.name}, row {number})", row
+                        raise UserError(f"{file}: row {number} is {_described(row)}, expected an object")
+                    yield f"{file} (row {number})", row
             except (OSError, EOFError, ValueError) as error:
-                raise UserError(f"{self.where}: {path} cannot be read as json ({_first_line(error)})") from error
+                reason = _first_line(error)
+                raise UserError(
+                    f"{file} cannot be read as json after row {number} ({reason}); fetch it again"
+                ) from error
 
 
 def _json_rows(path: Path) -> Iterator[Any]:
@@ -162,6 +168,7 @@ def table(name: str, place: Place, layouts: Sequence[Sequence[str]]) -> Table:
     import datasets
 
     datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(logging.CRITICAL)  # it logs what it raises as well
     try:
         dataset = datasets.load_dataset("parquet", data_files=[str(path) for path in paths], split="train")
     except Exception as error:

@@ -63,7 +63,8 @@ def decode(row: str, columns: Sequence[str]) -> Cases:
         make = _functional_test if functional else _stdin_test
         return Cases([make(case) for case in cases], functional)
     except (ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError, zlib.error, binascii.Error) as error:
-        raise UserError(f"{row}: its test cases cannot be decoded ({type(error).__name__}: {error})") from None
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"{row}: its test cases cannot be decoded ({reason}); drop the row or fetch it again") from None
 
 
 def _cases(column: str) -> list[dict[str, Any]]:

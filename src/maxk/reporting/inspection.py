@@ -9,6 +9,7 @@ test, of this dataset or of another that is trained on.
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from maxk.records import Problem, Test
 
 TRIVIAL = 0.5  # mean reward of constant programs from which a split is called trivial
+SPLITS = ("train", "test")  # the last steps of a funnel
 SHOWN = 400  # characters of a text that are shown
 
 
@@ -58,12 +60,12 @@ def lines(
     measure: tuple[str, Callable[[str], int]],
 ) -> Iterator[str]:
     """The report. `trained_on` holds the training problems of every dataset; `measure` is (unit, length of a text)."""
-    counts = ", ".join(f"{len(problems)} {split}" for split, problems in splits.items())
-    yield f"{name}: {counts} problems"
+    counts = " and ".join(f"{_count(len(problems), f'{split} problem')}" for split, problems in splits.items())
+    yield f"{name}: {counts}"
     yield from ("", "Rows left after every filter")
     before = None
     for step, rows in funnel.items():
-        less = f"  −{before - rows}" if before is not None and 0 <= rows < before and step not in splits else ""
+        less = f"  −{before - rows}" if before is not None and 0 <= rows < before and step not in SPLITS else ""
         yield f"  {step:32}{rows:>8}{less}"
         before = rows
     yield ""
@@ -72,12 +74,19 @@ def lines(
         yield f"{split}: tests a problem {_spread([len(problem.tests) for problem in problems])}"
         yield f"{split}: prompt length in {unit} {_spread([length(render(p.statement)) for p in problems])}"
         if constant := best_constants(problems):
-            yield f"{split}: best constant programs earn {constant.mean:.3f} and solve {constant.solved} problems"
+            solved = _count(constant.solved, "problem")
+            yield f"{split}: best constant programs earn {constant.mean:.3f} and solve {solved}"
     example = next(problem for problems in splits.values() for problem in problems)
-    yield from ("", f"{example.problem_id}, as a policy reads it:", "", render(example.statement), "")
+    yield from ("", f"{example.problem_id}, as a policy reads it:", "")
+    yield textwrap.indent(render(example.statement).rstrip("\n"), "  | ", lambda _: True)
+    yield ""
     yield from _tests(example.tests)
     yield ""
     yield from _warnings(name, splits, trained_on)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _spread(values: Sequence[int]) -> str:
@@ -103,8 +112,10 @@ def _warnings(
         if constant is not None and constant.mean >= TRIVIAL:
             yield f"warning: {split}: programs that print a constant earn {constant.mean:.3f} on average"
         if constant is not None and constant.solved:
-            yield f"warning: {split}: a constant solves {constant.solved} problems; set distinct_outputs to 2 or more"
+            solved = _count(constant.solved, "problem")
+            yield f"warning: {split}: a constant solves {solved}; set distinct_outputs to 2 or more"
     for source, train in trained_on.items():
         if shared := shared_statements(train, splits.get("test", [])):
             pairs = ", ".join(f"{test_id} = {train_id}" for train_id, test_id in shared[:5])
-            yield f"warning: {len(shared)} test problems of {name} stand in the train split of {source}: {pairs}"
+            count = _count(len(shared), "test problem")
+            yield f"warning: {count} of {name} also in the train split of {source}: {pairs}"

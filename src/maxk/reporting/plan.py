@@ -1,7 +1,8 @@
 """What an experiment will take: jobs, samples, test runs, GPU-hours and disk, from its config and from measured rates.
 
 Rates are read from `config/rates.yaml`, where each has a unit and a source; they are for a base model and a device, so
-plans are as good as those. Problems are counted in the prepared files where they are there, else assumed.
+plans are as good as those. Problems are counted in the prepared files where they are there, else assumed. GPU-hours are
+what a scheduler counts: a job holds its GPUs while it loads the model, and while a training step's programs are graded.
 
     maxk plan config/paper.yaml
 """
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from maxk import files, records
+from maxk import files, memory, records
 from maxk.config import Config, HubBase, PocketDataset, read_yaml
 from maxk.errors import UserError
 
@@ -43,6 +44,7 @@ class Profile(BaseModel):
     prompt_tokens: Rate
     completion_tokens: Rate
     bytes_per_token: Rate
+    startup_s: Rate
     policy_gb: Rate
     checkpoint_gb: Rate
 
@@ -74,10 +76,13 @@ class Count(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of the plan; hours are summed over jobs and devices."""
+    """One line of the plan: what each job asks for, and sums over jobs and devices."""
 
     stage: str
     jobs: int
+    gpus: int = 0  # a job
+    memory_gb: float = 0  # a job, main memory
+    hours: float = 0  # a job
     samples: int = 0
     tests: float = 0
     device_hours: float = 0
@@ -120,7 +125,9 @@ def count(config: Config, name: str, split: str, rates: Rates) -> Count:
 
 def plan(config: Config, rates: Rates, profile: Profile) -> Iterator[Row]:
     """The plan, a stage at a time."""
-    yield Row("prepare", jobs=len(config.datasets))
+    yield Row(
+        "prepare", len(config.datasets), memory_gb=max(memory.prepare(config, one) for one in config.datasets) / 1e3
+    )
     yield Row("base", jobs=1)
     for objective in config.objectives:
         yield _training(config, objective, rates, profile)
@@ -128,44 +135,68 @@ def plan(config: Config, rates: Rates, profile: Profile) -> Iterator[Row]:
     policies, n = len(config.policies), config.sampling.n
     samples = policies * n * sum(one.problems for one in counts)
     tests = policies * n * sum(one.tests for one in counts)
-    tokens = samples * profile.completion_tokens.value
     jobs = policies * config.sampling.shards
-    disk = tokens * profile.bytes_per_token.value / 1e9
-    hours = tokens / profile.generated_tokens_per_s.value / SECONDS
-    yield _on_device(Row("sample", jobs, samples, disk_gb=disk), hours, profile)
-    yield Row("verify", jobs, samples, tests, core_hours=tests / profile.tests_per_s.value / SECONDS)
+    tokens = samples * profile.completion_tokens.value
+    seconds = tokens / profile.generated_tokens_per_s.value / config.sampling.gpus / jobs + profile.startup_s.value
+    sample = Row("sample", jobs, memory_gb=memory.sample(config) / 1e3, samples=samples)
+    yield _on_devices(
+        sample._replace(disk_gb=tokens * profile.bytes_per_token.value / 1e9), seconds, config.sampling.gpus, profile
+    )
+    graded = tests / profile.tests_per_s.value / SECONDS
+    hours = graded / config.verification.workers / jobs
+    verify = Row("verify", jobs, memory_gb=memory.verify(config) / 1e3, hours=hours, samples=samples, tests=tests)
+    yield verify._replace(core_hours=graded)
     yield Row("score", policies)
 
 
 def _training(config: Config, objective: str, rates: Rates, profile: Profile) -> Row:
-    training = config.training_of(objective)
+    """A job: its tokens are shared by its processes, and all wait while programs run on the CPU."""
+    training, seeds = config.training_of(objective), len(config.seeds)
     counts = [count(config, name, "train", rates) for name in training.datasets]
-    passes, seeds = training.epochs * training.completions, len(config.seeds)
+    passes = training.epochs * training.completions
     samples = math.ceil(passes * sum(one.problems for one in counts))
     tests = passes * sum(one.tests for one in counts)
     tokens = samples * (profile.prompt_tokens.value + profile.completion_tokens.value) * training.iterations
-    seconds = samples * profile.completion_tokens.value / profile.generated_tokens_per_s.value
-    seconds += tokens / profile.trained_tokens_per_s.value
+    work = samples * profile.completion_tokens.value / profile.generated_tokens_per_s.value
+    work += tokens / profile.trained_tokens_per_s.value
+    graded = tests / profile.tests_per_s.value
+    seconds = (work + graded / config.verification.workers) / training.processes + profile.startup_s.value
     row = Row(
         f"train {objective}",
         jobs=seeds,
+        memory_gb=memory.train(config, objective) / 1e3,
         samples=seeds * samples,
         tests=seeds * tests,
-        core_hours=seeds * tests / profile.tests_per_s.value / SECONDS,
-        disk_gb=seeds * (profile.policy_gb.value + profile.checkpoint_gb.value),
+        core_hours=seeds * graded / SECONDS,
+        disk_gb=seeds * profile.policy_gb.value,
     )
-    return _on_device(row, seeds * seconds / SECONDS, profile)
+    return _on_devices(row, seconds, training.processes, profile)
 
 
-def _on_device(row: Row, hours: float, profile: Profile) -> Row:
-    """Work of GPUs, or of cores where the profile has none."""
+def _on_devices(row: Row, seconds: float, devices: int, profile: Profile) -> Row:
+    """The row of jobs that take so long each on GPUs, or on cores where the profile has none."""
+    hours = seconds / SECONDS
+    held = hours * devices * row.jobs
     if profile.devices:
-        return row._replace(device_hours=hours)
-    return row._replace(core_hours=row.core_hours + hours)
+        return row._replace(gpus=devices, hours=hours, device_hours=held)
+    return row._replace(hours=hours, core_hours=held)
 
 
 def total(rows: Sequence[Row]) -> Row:
-    return Row("total", *(sum(column) for column in zip(*(row[1:] for row in rows), strict=True)))
+    """Sums of what adds up."""
+    added = ("jobs", "samples", "tests", "device_hours", "core_hours", "disk_gb")
+    return Row("total", **{name: sum(getattr(row, name) for row in rows) for name in added})
+
+
+def peak_disk_gb(config: Config, rows: Sequence[Row], profile: Profile) -> float:
+    """What stands on disk at most: all policies and samples, and the checkpoints of jobs that train at the same time.
+
+    Checkpoints go when their job ends. Two are kept and a third is being written.
+    """
+    trained = [config.training_of(objective).processes for objective in config.objectives]
+    jobs = len(trained) * len(config.seeds)
+    at_once = min(jobs, max(1, config.gpus // min(trained))) if trained else 0
+    return total(rows).disk_gb + 3 * at_once * profile.checkpoint_gb.value
 
 
 # -------------------------------------------------------------------------------------------------------------- text
@@ -173,15 +204,20 @@ def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
     """The plan as text: the table, the datasets it counts, and the rates with their sources."""
     profile = rates.profiles[name]
     rows = list(plan(config, rates, profile))
-    yield f"{config.name}: {len(config.policies)} policies, {len(config.evaluated)} evaluated datasets, rates {name}"
+    evaluated = len(config.evaluated)
+    yield (
+        f"{config.name}: {len(config.policies)} policies on {evaluated} dataset{'s' * (evaluated > 1)}, rates of {name}"
+    )
     yield ""
-    yield _FORMAT.format("stage", "jobs", "samples", "test runs", "GPU-h", "core-h", "disk GB")
+    yield _FORMAT.format("", *("a job" if column in A_JOB else "" for column in _COLUMNS)).rstrip()
+    yield _FORMAT.format("stage", *_COLUMNS.values())
     for row in [*rows, total(rows)]:
-        yield _FORMAT.format(row.stage, *map(_number, row[1:]))
+        yield _FORMAT.format(row.stage, *(_number(getattr(row, column)) for column in _COLUMNS))
+    yield ""
     if profile.devices:
-        hours = total(rows).device_hours
-        yield ""
-        yield f"{hours / profile.devices:.1f} hours on {profile.devices} GPU(s), if all are busy all the time"
+        hours, gpus = total(rows).device_hours, config.gpus or profile.devices
+        yield f"{hours / gpus:.1f} hours on {gpus} GPU{'s' * (gpus > 1)}, if all are busy all the time"
+    yield f"{peak_disk_gb(config, rows, profile):,.1f} GB of disk at most, with the checkpoints of jobs that train"
     yield ""
     for dataset, section in config.datasets.items():
         found = [(split, count(config, dataset, split, rates)) for split in ("train", "test") if section.has(split)]
@@ -195,7 +231,11 @@ def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
         yield f"{key}: {rate.value:g} {rate.unit} [{rate.source}]"
 
 
-_FORMAT = "{:32}{:>6}{:>13}{:>15}{:>10}{:>10}{:>10}"
+A_JOB = ("gpus", "memory_gb", "hours")  # columns that say what each job asks for
+_COLUMNS = {"jobs": "jobs", "gpus": "GPUs", "memory_gb": "RAM GB", "hours": "hours", "samples": "samples"} | {
+    "tests": "test runs", "device_hours": "GPU-h", "core_hours": "core-h", "disk_gb": "disk GB",
+}  # fmt: skip
+_FORMAT = "{:30}{:>6}{:>7}{:>8}{:>8}{:>12}{:>13}{:>9}{:>9}{:>9}"
 
 
 def _number(value: Any) -> str:

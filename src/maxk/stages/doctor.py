@@ -249,7 +249,7 @@ def needs(config: Config) -> tuple[float, float]:
         return 0.0, 0.0
     weights = profile.policy_gb.value  # 2 bytes a parameter
     held = weights if config.training.lora is not None else 8 * weights
-    disk_gb = plan.total(list(plan.plan(config, rates, profile))).disk_gb
+    disk_gb = plan.peak_disk_gb(config, list(plan.plan(config, rates, profile)), profile)
     return (held + weights) / config.training.processes, disk_gb
 
 
