@@ -35,10 +35,11 @@ def _goes_on(folder: Path, finished: Path) -> None:
 
 
 def _content(folder: Path, patterns: Sequence[str]) -> dict[str, str]:
-    """Digests of what a stage makes; logs of training hold times."""
+    """Digests of what a stage makes: not of logs, which hold times, nor of checkpoints, of which half may be there."""
     root = folder / RESULTS
     found = [path for pattern in patterns for place in root.glob(pattern) for path in (place, *place.rglob("*"))]
-    kept = [path for path in found if path.suffix in (".parquet", ".safetensors", ".csv", ".md", ".png")]
+    made = [path for path in found if "checkpoints" not in path.parts]
+    kept = [path for path in made if path.suffix in (".parquet", ".safetensors", ".csv", ".md", ".png")]
     return {str(path.relative_to(root)): files.digest(path) for path in kept}
 
 
