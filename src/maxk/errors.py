@@ -2,7 +2,8 @@
 
 A `UserError` is something the user can mend: a wrong key, a missing file, a host without a sandbox. The command line
 prints its message as one line and exits with status 2. A full disk or too little memory can strike anywhere, in any
-library: `lack` knows them by what they raise, `refusal` by trying. Anything else is a bug of ours and keeps its traceback.
+library: `lack` knows them by what they raise, `refusal` by trying. Anything else is a bug of ours and keeps its
+traceback.
 """
 
 from __future__ import annotations
