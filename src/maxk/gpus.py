@@ -31,7 +31,7 @@ _held: list[int] = []  # descriptors of the locks; the kernel closes them when t
 def hold(count: int) -> None:
     """Takes `count` GPUs, waiting until so many are free; 0 hides all.
 
-    Raises UserError where fewer than `count` are visible, or torch sees fewer: the job would run on the CPU, silently and
+    Raises UserError where fewer than `count` are visible, or torch sees fewer: the job would run on the CPU, silently,
     for weeks. GPUs that only torch knows (AMD's, or in a container without nvidia-smi) are left as they are.
     """
     if count == 0:
@@ -47,7 +47,7 @@ def hold(count: int) -> None:
 def _require(count: int, found: int, who: str) -> None:
     if found < count:
         raise UserError(
-            f"gpus: this job needs {count}, but {who} {found} on {platform.node()}; send it to a machine that has them, "
+            f"gpus: this job needs {count}, but {who} {found} on {platform.node()}; send it where there are more, "
             "mend the driver or CUDA_VISIBLE_DEVICES, or set `gpus` to what there is (0: CPU only)"
         )
 
