@@ -59,7 +59,7 @@ def judge(config: Config, label: str) -> Callable[[Sequence[tuple[str, Problem]]
                 )
                 for program, problem in programs
             ]
-            graded = dict(track(one.grade_iter(submissions), len(submissions), label, one.stats.summary))
+            graded = dict(track(one.grade_iter(submissions), len(submissions), label))
             return [graded[index].statuses for index in range(len(submissions))]
 
     return statuses
