@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -79,6 +80,29 @@ class Background:
     def said(self) -> str:
         self._said.seek(0)
         return self._said.read()
+
+
+class Held:
+    """A run of which one job, `maxk score base`, is held (SIGSTOP) at work until it is let go."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.run = Background(folder, *arguments)
+        while not (found := self.run.jobs("score")):
+            assert self.run.running, self.run.said()[-3000:]
+            time.sleep(0.02)
+        self._jobs = found
+        for job in self._jobs:
+            job.suspend()
+
+    def let_go(self) -> None:
+        for job in self._jobs:
+            job.resume()
+
+    def asked_to_stop(self, number: signal.Signals, jobs: bool) -> subprocess.CompletedProcess[str]:
+        """How the run ended that got a signal while its job was held."""
+        self.run.signal(number, jobs)
+        self.let_go()
+        return self.run.wait()
 
 
 def command_of(process: psutil.Process) -> list[str]:

@@ -29,6 +29,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
     monkeypatch.setattr(gpus, "LOCKS", tmp_path / "locks")
     monkeypatch.setattr(gpus, "_held", [])
+    monkeypatch.setattr(gpus, "_seen_by_torch", lambda: len(UUIDS))
     yield tmp_path / "locks"
     for descriptor in gpus._held:
         os.close(descriptor)
@@ -45,6 +46,7 @@ class Job:
             "import os, sys, pathlib",
             "from maxk import gpus",
             f"gpus.LOCKS, gpus._POLL_S = pathlib.Path({str(locks)!r}), 0.01",
+            "gpus._seen_by_torch = lambda: 4",
             code,
             "print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)",
             "sys.stdin.read()",
@@ -164,7 +166,7 @@ def test_visible_devices_are_read_as_cuda_does(
 
 
 def test_more_than_there_are_is_a_mistake_told_at_once(machine: Path) -> None:
-    with pytest.raises(UserError, match="needs 5 GPUs, but only 4 are visible"):
+    with pytest.raises(UserError, match="gpus: this job needs 5, but nvidia-smi shows 4"):
         gpus.hold(5)
 
 
@@ -174,9 +176,21 @@ def test_a_cpu_job_sees_no_gpu(machine: Path) -> None:
     assert not machine.exists()
 
 
-def test_a_machine_without_gpus_is_left_as_it_is(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_job_whose_gpus_torch_cannot_use_does_not_run_on_the_cpu(
+    shown: bool, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No GPU on the node, or a torch without CUDA."""
+    monkeypatch.setattr(gpus, "_seen_by_torch", lambda: 0)
+    if not shown:
+        monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(UserError, match=r"gpus: this job needs 1, but torch finds 0 on .*\(0: CPU only\)"):
+        gpus.hold(1)
+
+
+def test_gpus_that_only_torch_knows_are_left_as_they_are(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    gpus.hold(8)
+    gpus.hold(4)
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline import RESULTS, snakemake
+
 KUBECTL = """#!{python}
 import os, signal, subprocess, sys, yaml
 from pathlib import Path
@@ -100,6 +102,19 @@ def test_a_failed_job_fails_its_rule(root: Path, cluster: Path, tmp_path: Path) 
     assert done.returncode == 1
     assert "Error in rule sample" in done.stderr
     assert set(manifests(cluster)) == {"sample"}
+
+
+def test_gpus_of_a_node_do_not_bound_a_cluster(root: Path, cluster: Path, tmp_path: Path) -> None:
+    """They bound the jobs of one machine. Both runs end early: no GPUs here, and a cluster that takes no job."""
+    (cluster.parent / "bin" / "kubectl").write_text("#!/bin/sh\nexit 1\n")
+    profile = str(root / "workflow" / "profiles" / "kubernetes")
+    target = f"{RESULTS}/data/pocket-short/funnel.json"
+    configuration = ["--config", "gpus=2", "tracking={enabled: false}", "--", target]
+    here = snakemake(tmp_path, *configuration).stderr
+    assert "Provided resources: gpu" in here
+    there = snakemake(tmp_path, "--workflow-profile", profile, "--retries", "0", *configuration).stderr
+    assert "Provided remote nodes: 64" in there
+    assert "Provided resources: gpu" not in there
 
 
 @pytest.mark.parametrize(

@@ -233,6 +233,11 @@ MISTAKES = {
         ("gpus: 8 in the configuration, but torch finds 0", "nvidia-smi", "0: CPU only"),
         lambda here: here.configure(gpus=8),
     ),
+    "a GPU job on a node that has none": Mistake(
+        "maxk sample base",
+        ("gpus: this job needs 1, but torch finds 0", "0: CPU only"),
+        lambda here: (here.configure(gpus=8), here.patch.setattr("maxk.gpus.visible", dict)),
+    ),
     "vLLM not installed": Mistake(
         "maxk sample base", ("vLLM is not installed", "docs/sampling.md", "backend=transformers"), _not_installed
     ),

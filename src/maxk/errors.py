@@ -2,12 +2,15 @@
 
 A `UserError` is something the user can mend: a wrong key, a missing file, a host without a sandbox. The command line
 prints its message as one line and exits with status 2. A full disk or too little memory can strike anywhere, in any
-library: `lack` knows them by what they raise. Anything else is a bug of ours and keeps its traceback.
+library: `lack` knows them by what they raise, `refusal` by trying. Anything else is a bug of ours and keeps its
+traceback.
 """
 
 from __future__ import annotations
 
 import errno
+import os
+from pathlib import Path
 
 _AGAIN = "and run again: what is finished stays"
 _DISK = f"the disk is full; free some space {_AGAIN}"
@@ -56,4 +59,24 @@ def lack(error: BaseException) -> str | None:
             if text in str(seen):
                 return mend
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+    return None
+
+
+_TRIAL_BYTES = 2**16  # SQLite's first files are that large
+
+
+def refusal(folder: str | Path) -> str | None:
+    """Why nothing can be written in a folder that exists, and the mend, in one line; None where it can.
+
+    Found by trying: SQLite says no more than "disk I/O error", Snakemake names files instead of reasons.
+    """
+    trial = Path(folder, f".trial-{os.getpid()}")
+    try:
+        try:
+            with trial.open("wb") as handle:
+                handle.write(bytes(_TRIAL_BYTES))
+        finally:
+            trial.unlink(missing_ok=True)
+    except OSError as error:
+        return lack(OSError(error.errno, error.strerror, str(folder)))
     return None

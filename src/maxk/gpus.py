@@ -1,7 +1,7 @@
 """GPUs of this machine, each for one job at a time.
 
 Jobs that are started side by side, by one Snakemake or by several people's, must not meet on a GPU. Called before torch
-is imported, `hold(n)` takes n free devices and lets CUDA_VISIBLE_DEVICES name just these. Where the variable was
+is used, `hold(n)` takes n free devices and lets CUDA_VISIBLE_DEVICES name just these. Where the variable was
 narrowed before, as Slurm and Kubernetes do, only devices that it names are taken.
 
 A device is held by a kernel lock on a file named by its UUID, so that jobs which number devices differently agree, and
@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -28,23 +29,33 @@ _held: list[int] = []  # descriptors of the locks; the kernel closes them when t
 
 
 def hold(count: int) -> None:
-    """Takes `count` GPUs, waiting until so many are free; 0 hides all. A machine without GPUs is left as it is.
+    """Takes `count` GPUs, waiting until so many are free; 0 hides all.
 
-    Raises UserError where fewer than `count` are visible.
+    Raises UserError where fewer than `count` are visible, or torch sees fewer: the job would run on the CPU, silently,
+    for weeks. GPUs that only torch knows (AMD's, or in a container without nvidia-smi) are left as they are.
     """
     if count == 0:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         return
-    devices = visible()
-    if not devices:
-        return
-    if len(devices) < count:
+    if devices := visible():
+        _require(count, len(devices), "nvidia-smi shows")
+        os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # CUDA then numbers as nvidia-smi does
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(_take(devices, count))
+    _require(count, _seen_by_torch(), "torch finds")
+
+
+def _require(count: int, found: int, who: str) -> None:
+    if found < count:
         raise UserError(
-            f"this job needs {count} GPUs, but only {len(devices)} are visible here; lower training.processes or "
-            "sampling.vllm.tensor_parallel, or widen CUDA_VISIBLE_DEVICES"
+            f"gpus: this job needs {count}, but {who} {found} on {platform.node()}; send it where there are more, "
+            "mend the driver or CUDA_VISIBLE_DEVICES, or set `gpus` to what there is (0: CPU only)"
         )
-    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # CUDA then numbers as nvidia-smi does
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(_take(devices, count))
+
+
+def _seen_by_torch() -> int:
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def join() -> None:

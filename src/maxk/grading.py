@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from maxk.config import Config
+from maxk.progress import track
 from maxk.records import Problem
 from maxk.verification import CheckerProgram, Grader, Limits, Submission, VerdictCache
 
@@ -39,11 +40,11 @@ def submission(program: str | None, problem: Problem, configured: Limits) -> Sub
     return Submission(program, list(problem.tests), limits=own, checker=checker)
 
 
-def judge(config: Config) -> Callable[[Sequence[tuple[str, Problem]]], list[Sequence[str]]]:
+def judge(config: Config, label: str) -> Callable[[Sequence[tuple[str, Problem]]], list[Sequence[str]]]:
     """What runs a benchmark's own right programs on its tests, giving the statuses of each.
 
     They get half of the CPU time that a policy's programs get: a problem whose own program needs nearly all of it
-    would be decided by the noise of the clock.
+    would be decided by the noise of the clock. `label` says in progress lines what they are run for.
     """
 
     def statuses(programs: Sequence[tuple[str, Problem]]) -> list[Sequence[str]]:
@@ -58,6 +59,7 @@ def judge(config: Config) -> Callable[[Sequence[tuple[str, Problem]]], list[Sequ
                 )
                 for program, problem in programs
             ]
-            return [verdict.statuses for verdict in one.grade(submissions)]
+            graded = dict(track(one.grade_iter(submissions), len(submissions), label))
+            return [graded[index].statuses for index in range(len(submissions))]
 
     return statuses

@@ -11,6 +11,7 @@ import pytest
 import raw
 
 from maxk import data, grading
+from maxk.config import Config
 from maxk.records import Problem
 from maxk.verification import Grader, Limits
 
@@ -62,6 +63,20 @@ def test_code_contests(tmp_path: Path, grader: Grader) -> None:
     assert (first.time_limit_s, first.memory_limit_mb) == (1.5, 256)
     assert (plus.time_limit_s, plus.memory_limit_mb) == (None, None)
     assert rewards(grader, list(problems.values()), raw.ADD) == [1.0] * 3
+
+
+def test_checking_by_solutions_says_how_far_it_is(
+    tmp_path: Path, seconds: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [raw.code_contests_row(name, description=f"Add two numbers, {name}.") for name in ("one", "two", "three")]
+    config = raw.section(source="code_contests", location=raw.code_contests(tmp_path, rows), check_solutions=1)
+    monkeypatch.chdir(tmp_path)  # the verdict cache is made here
+    monkeypatch.setattr("maxk.progress.LINE_EVERY_S", 0.0)
+    problems, _ = data.load("d", config, grading.judge(seconds, "prepare d: programs run"))
+    assert len(problems) == 3
+    said = capsys.readouterr().err
+    assert "prepare d: programs run: 1/3 (about " in said
+    assert "prepare d: programs run: 3/3 in " in said
 
 
 def test_code_contests_are_checked_with_their_own_solutions(tmp_path: Path, grader: Grader) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from maxk import files
-from pipeline import RESULTS, Background, snakemake, tables
+from pipeline import RESULTS, Background, Held, snakemake, tables
 
 KILLS = 20
 SEED = 7
@@ -63,29 +62,6 @@ TABLE = ("--", f"{RESULTS}/table2.csv")
 UNSCORED = ("scores/base", "table2.*")
 
 
-class Held:
-    """A run of which one job, `maxk score base`, is held (SIGSTOP) at work until it is let go."""
-
-    def __init__(self, folder: Path) -> None:
-        self.run = Background(folder, *TABLE)
-        while not (found := self.run.jobs("score")):
-            assert self.run.running, self.run.said()[-3000:]
-            time.sleep(0.02)
-        self._jobs = found
-        for job in self._jobs:
-            job.suspend()
-
-    def let_go(self) -> None:
-        for job in self._jobs:
-            job.resume()
-
-    def asked_to_stop(self, number: signal.Signals, jobs: bool) -> subprocess.CompletedProcess[str]:
-        """How the run ended that got a signal while its job was held."""
-        self.run.signal(number, jobs)
-        self.let_go()
-        return self.run.wait()
-
-
 def _goes_on(folder: Path, finished: Path) -> None:
     done = snakemake(folder, *TABLE)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -95,7 +71,7 @@ def _goes_on(folder: Path, finished: Path) -> None:
 def test_a_run_asked_to_stop_ends_its_jobs_and_goes_on_later(finished: Path, unfinished: Callable[..., Path]) -> None:
     """SIGTERM, as `kill` and a batch system send it, to Snakemake alone: running jobs end, no other begins."""
     folder = unfinished(*UNSCORED)
-    done = Held(folder).asked_to_stop(signal.SIGTERM, jobs=False)
+    done = Held(folder, *TABLE).asked_to_stop(signal.SIGTERM, jobs=False)
     assert done.returncode == 1
     assert "maxk: stopped before its end" in done.stdout
     assert "type the same command again" in done.stdout
@@ -107,7 +83,7 @@ def test_a_run_asked_to_stop_ends_its_jobs_and_goes_on_later(finished: Path, unf
 
 def test_ctrl_c_says_how_to_go_on(finished: Path, unfinished: Callable[..., Path]) -> None:
     folder = unfinished(*UNSCORED)
-    done = Held(folder).asked_to_stop(signal.SIGINT, jobs=True)
+    done = Held(folder, *TABLE).asked_to_stop(signal.SIGINT, jobs=True)
     assert done.returncode == 1
     assert "type the same command again" in done.stdout
     _goes_on(folder, finished)
@@ -117,7 +93,7 @@ def test_ctrl_c_says_how_to_go_on(finished: Path, unfinished: Callable[..., Path
 def test_two_runs_in_one_folder(finished: Path, unfinished: Callable[..., Path]) -> None:
     """The second is refused while the first, or a job that outlived it, is at work."""
     folder = unfinished(*UNSCORED)
-    held = Held(folder)
+    held = Held(folder, *TABLE)
     _refused(folder)
     held.run.signal(signal.SIGKILL, jobs=False)  # its job lives on
     held.run.wait()

@@ -13,7 +13,7 @@ from made_up import Experiment
 
 from maxk import files
 from maxk.errors import UserError
-from maxk.reporting import specs, tables, terminal
+from maxk.reporting import specs, statistics, tables, terminal
 from maxk.reporting.load import load
 from maxk.stages import table as stage
 
@@ -250,3 +250,17 @@ def test_the_command_writes_what_is_named_or_nothing(small: Experiment) -> None:
     assert len(list(Path("results").glob("table*"))) == 3 * len(specs.tables(small.config))
     for name in ("statistics.csv", "paired_tests.csv", "comparison.csv", "comparison.md", "report/comparison.html"):
         assert Path("results", name).stat().st_size, name
+
+
+def test_what_takes_long_at_the_paper_s_size_says_how_far_it_is(
+    small: Experiment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.write_json(small.config.layout.tracking, {"enabled": False})
+    monkeypatch.setattr("maxk.progress.LINE_EVERY_S", 0.0)
+    statistics.resample.cache_clear()
+    stage.run(argparse.Namespace(names=["all"], config=small.config.layout.config))
+    said = capsys.readouterr().err
+    count = len(specs.tables(small.config))
+    for label, total in (("tables", count), ("bootstrap", 2), ("paired tests", 6)):
+        assert f"{label}: 1/{total} (about " in said
+        assert f"{label}: {total}/{total} in " in said

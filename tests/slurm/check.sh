@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The seconds-scale experiment through the shipped Slurm profile and a real Slurm on this machine: one job is cancelled
-# midway, the same command runs again, and the tables must be those of a run without Slurm, byte for byte.
+# A small experiment (experiment.yaml) through the shipped Slurm profile and a real Slurm on this machine: one job is
+# cancelled midway, the same command runs again, and the tables must be those of a run without Slurm, byte for byte.
 # `make test-slurm`, as root on Debian; it installs Slurm and munge where they are missing, and stops them at the end.
-set -euo pipefail -o monitor # a background run is a process group of its own
+set -euo pipefail
+export PATH=$PATH:/usr/sbin:/sbin # where Debian has daemons, and a bare environment looks not
 cd "$(dirname "$0")/../.."
 here=$PWD
 
@@ -10,7 +11,7 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get > /dev/null; then
     echo "test-slurm: not run, it needs root and apt-get" >&2
     exit 2
 fi
-if ! command -v slurmctld slurmd munged sbatch > /dev/null; then
+if ! (command -v slurmctld && command -v slurmd && command -v munged && command -v sbatch) > /dev/null; then
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq munge slurmctld slurmd slurm-client > /dev/null
 fi
@@ -30,28 +31,33 @@ finish() {
     exit $status
 }
 trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 
 say() { echo "test-slurm: $*, after $SECONDS s"; }
 die() { say "$*" >&2; exit 1; }
 targets=(results/seconds/table2.csv results/seconds/statistics.csv)
-# Longer training than the tests have elsewhere, so that it can be met midway; `gpus` makes jobs ask for them.
 pipeline() {
-    snakemake --snakefile "$here/Snakefile" --configfile "$here/tests/configs/seconds.yaml" \
-        --config 'training={epochs: 4}' 'sampling={shards: 1}' "gpus=${gpus:-2}" --directory "$work/$1" "${@:2}" -- "${targets[@]}"
+    snakemake --snakefile "$here/Snakefile" --configfile "$here/tests/slurm/experiment.yaml" --directory "$work/$1" \
+        "${@:2}" -- "${targets[@]}"
 }
-# Site values on the command line; else the profile as it stands. No retries: the cancelled job is to stop the run.
+# Site values on the command line; else the profile as it stands. No retries: the cancelled job is to stop the run. Jobs
+# ask Slurm for GPUs that are pretended, so the configuration says that they compute on the CPU.
 on_slurm() {
     pipeline slurm --workflow-profile "$here/workflow/profiles/slurm" --jobs 2 --retries 0 --latency-wait 10 \
-        --slurm-no-account --slurm-init-seconds-before-status-checks 3 --slurm-status-command squeue
+        --set-resources train:gpu=1 sample:gpu=1 --seconds-between-status-checks 1 \
+        --slurm-no-account --slurm-init-seconds-before-status-checks 1 --slurm-status-command squeue
 }
 
-gpus=0 pipeline local --cores 2 > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the local run failed"; }
+pipeline local --cores 2 > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the local run failed"; }
 say "the local run is done"
 tests/slurm/cluster.sh start "$work/slurm"
 say "Slurm is up"
 
+set -o monitor # the run is a process group of its own
 on_slurm > "$work/first.log" 2>&1 &
 run=$!
+set +o monitor
 training=$work/slurm/results/seconds/policies/bon_offpolicy_exact/seed0
 until [ "$(ls "$training/checkpoints"/*/checkpoint-*/trainer_state.json 2> /dev/null | wc -l)" -ge 2 ]; do
     kill -0 "$run" 2> /dev/null || { tail -n 40 "$work/first.log"; die "the run ended before its training job"; }

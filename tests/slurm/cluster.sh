@@ -3,6 +3,7 @@
 # Needs root and Debian's munge, slurmctld, slurmd and slurm-client. Its node says that it has 32 cores, 1 TB and two
 # GPUs, so that jobs of any size fit; it enforces nothing. Partitions: `cpu` and `gpu`.
 set -euo pipefail
+export PATH=$PATH:/usr/sbin:/sbin
 action=$1 folder=$2
 conf=/etc/slurm/slurm.conf # at no other place do the steps of a job look for it
 mark="# written by maxk's tests/slurm/cluster.sh"
@@ -70,9 +71,22 @@ END
 }
 
 stop() {
-    [ ! -f "$folder/slurmctld.pid" ] || scancel --user=root || true
+    if [ -f "$folder/slurmctld.pid" ]; then
+        timeout 10 scancel --user=root || true
+        for _ in $(seq 20); do
+            [ -n "$(timeout 10 squeue --noheader)" ] || break # a job's processes end before their slurmd
+            sleep 0.5
+        done
+    fi
     for daemon in slurmd slurmctld; do
-        [ ! -f "$folder/$daemon.pid" ] || kill "$(cat "$folder/$daemon.pid")" || true
+        [ -f "$folder/$daemon.pid" ] || continue
+        pid=$(cat "$folder/$daemon.pid")
+        kill "$pid" || true
+        for _ in $(seq 40); do
+            kill -0 "$pid" 2> /dev/null || continue 2
+            sleep 0.5
+        done
+        kill -KILL "$pid" || true
     done
     [ ! -e "$folder/our-munged" ] || munged --stop
     if [ -e $conf ] && grep -q "^$mark" $conf; then

@@ -12,7 +12,7 @@ SOURCE = Path(str(workflow.current_basedir)).parent.parent / "src"
 sys.path.insert(0, str(SOURCE))
 from maxk import config as configuration
 from maxk import environment, files, memory, outcome
-from maxk.errors import UserError
+from maxk.errors import UserError, refusal
 from maxk.files import canonical
 from maxk.paths import BASE, POLICY_PATTERN
 from maxk.reporting import specs
@@ -51,19 +51,24 @@ STRICT = (
     f"set -euo pipefail; export PYTHONPATH={quote(str(SOURCE))}"
     "${{PYTHONPATH:+:$PYTHONPATH}}"
 )
+FOLDER = quote(OUT.root)
+MARK = f"{FOLDER}/.lock"
 # Jobs share the lock that their run holds (setup.smk): one that outlives its run keeps the next from starting beside it.
-LOCK = (
-    f"mkdir -p {quote(OUT.root)}; exec 9>> {quote(OUT.root)}/.lock; flock -s 9 || true"
-)
+LOCK = f"mkdir -p {FOLDER}; exec 9>> {MARK}; flock -s 9 || true"
 # After a clock was set back, inputs are "newer" than all that is made from them, and Snakemake removes the output of a
 # job that has done its work. So what is of the future is of now; all of it, or it would look as if made out of order.
-CLOCK = f"find {quote(OUT.root)} -newermt '5 seconds' -print0 | xargs -0 -r touch -c -d @$(date +%s) || true"
+CLOCK = f"find {FOLDER} -newermt '5 seconds' -print0 | xargs -0 -r touch -c -d @$(date +%s) || true"
+# A run looks at everything once, as it starts (setup.smk). A clock can be set back later, too: every job leaves the time
+# on the lock's file, first and last thing, and only where that is of the future is everything looked at again.
+CLOCK_AGAIN = f"if [ -n \"$(find {MARK} -newermt '5 seconds')\" ]; then {CLOCK}; fi; touch {MARK} || true"
 KILLED = (
     "killed (SIGKILL), most likely because memory ran out (dmesg or the batch system says so): raise the mem_mb of the "
     "job, lower training.microbatch_completions, sampling.batch_tokens or verification.workers, or run fewer at once"
 )
 TELL_IF_KILLED = f"[ $? != 137 ] || echo {quote(KILLED)} >&2"
-shell.prefix(f"{STRICT}; {LOCK}; {CLOCK}; trap {quote(TELL_IF_KILLED)} EXIT; ")
+shell.prefix(
+    f"{STRICT}; {LOCK}; {CLOCK_AGAIN}; trap {quote(f'{TELL_IF_KILLED}; {CLOCK_AGAIN}')} EXIT; "
+)
 
 SHARDS = range(CONFIG.sampling.shards)
 TABLES = specs.tables(CONFIG)
@@ -79,7 +84,9 @@ wildcard_constraints:
 
 # On one machine its jobs share its GPUs; on a cluster the scheduler hands them out. Jobs take devices by locks
 # (maxk.gpus): without the limit none would collide, but idle ones would hold cores while they wait.
-if CONFIG.gpus and workflow.local_exec and "gpu" not in workflow.global_resources:
+# (Snakemake learns later what executes its jobs; only for a cluster it is told a number of `nodes`, by --jobs.)
+on_cluster = workflow.resource_settings.nodes is not None
+if CONFIG.gpus and not on_cluster and "gpu" not in workflow.global_resources:
     workflow.register_resource("gpu", CONFIG.gpus)
 
 

@@ -3,12 +3,24 @@
 Makes results/config.json and results/tracking.json when a run starts, and results/data/{dataset}/problems.parquet.
 """
 
+# Told before Snakemake looks at the files: it would list those that it cannot write. Only a run names cores or nodes.
+asked = workflow.resource_settings
+if (
+    workflow.is_main_process
+    and (asked.cores or asked.nodes)
+    and not workflow.output_settings.dryrun
+):
+    with user_errors():
+        if reason := refusal(OUT.root):
+            raise UserError(reason)
+
 
 # Not a rule: a changed configuration must not make everything out of date, and `ancient()` inputs of a rule that runs
 # hide jobs that must run. What decides a job's result stands in its params.
 onstart:
     with user_errors():
         files.claim(OUT.root)
+        shell(CLOCK)
         shell(
             "python -m maxk configure {content:q} {here}",
             content=CONFIG.model_dump_json(),

@@ -30,6 +30,7 @@ from maxk import estimators
 from maxk.config import Config, Report
 from maxk.estimators import Floats, SignedRank
 from maxk.paths import BASE
+from maxk.progress import track
 from maxk.reporting.load import Cell, Scores
 from maxk.reporting.specs import MEAN
 from maxk.reporting.tidy import write_csv
@@ -66,7 +67,7 @@ def quantities(scores: Scores) -> tuple[str, ...]:
 def resample(scores: Scores, report: Report) -> Replicates:
     """Bootstrap means of all cells, and of the mean over datasets where a row has them all. Drawn once a process."""
     means: dict[tuple[str, str], Floats] = {}
-    for dataset in scores.datasets:
+    for dataset in track(scores.datasets, len(scores.datasets), "bootstrap"):
         cells = {row: scores.cells[row, dataset] for row in scores.rows if (row, dataset) in scores.cells}
         if cells:
             over_problems = _over_problems(cells, report, dataset)
@@ -166,8 +167,8 @@ def statistics_rows(scores: Scores, replicates: Replicates) -> Iterator[dict[str
 
 def paired_rows(scores: Scores, replicates: Replicates, config: Config) -> Iterator[dict[str, Any]]:
     """Best against second, and every policy against the base model and against GRPO."""
-    grpo = grpo_row(config)
-    for quantity in quantities(scores):
+    grpo, every = grpo_row(config), quantities(scores)
+    for quantity in track(every, len(every), "paired tests"):
         places = (*scores.datasets, MEAN)
         best = best_and_second(scores, scores.rows, quantity, places)
         yield from _compared(scores, replicates, "best vs second", best, quantity)

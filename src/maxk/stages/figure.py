@@ -21,6 +21,7 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from maxk.progress import track
     from maxk.reporting import figures, publish
 
     names = list(figures.FIGURES) if "all" in args.names else args.names
@@ -28,5 +29,7 @@ def run(args: argparse.Namespace) -> None:
         figures.require(name)  # an unknown name is told before any work
     publish(
         configuration.load(args.config),
-        lambda scores, config: [path for name in names for path in figures.write(name, scores, config)],
+        lambda scores, config: [
+            path for name in track(names, len(names), "figures") for path in figures.write(name, scores, config)
+        ],
     )

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> None:
     settings = config.settings("prepare", dataset=name)
     with tracking.stage(config, "prepare", dataset=name) as run:
         dataset, commits = data.at_commits(name, config.datasets[name])
-        problems, funnel = data.load(name, dataset, grading.judge(config))
+        problems, funnel = data.load(name, dataset, grading.judge(config, f"prepare {name}: programs run"))
         for line in data.lines(name, funnel):
             print(line, file=sys.stderr)
         files.write_json(layout.funnel(name), funnel)

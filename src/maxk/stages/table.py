@@ -22,6 +22,7 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from maxk.progress import track
     from maxk.reporting import compare, publish, specs, statistics, tables
 
     config = configuration.load(args.config)
@@ -31,7 +32,11 @@ def run(args: argparse.Namespace) -> None:
     publish(
         config,
         lambda scores, config: [
-            *(path for spec in numbered for path in tables.write(tables.build(scores, config, spec), config)),
+            *(
+                path
+                for spec in track(numbered, len(numbered), "tables")
+                for path in tables.write(tables.build(scores, config, spec), config)
+            ),
             *(path for name in names if name in further for path in further[name](scores, config)),
         ],
     )
