@@ -113,7 +113,7 @@ def test_an_experiment_is_planned(
     [row] = [
         line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("train bon_loo1_n64_k64 ")
     ]
-    assert row[3] == f"{8 * 2490 * 8:,}"
+    assert f"{8 * 2490 * 8:,}" in row
     assert cli.main(["plan", "config/paper.yaml", "--experiment", "sweep"]) == 2
     assert "no experiment 'sweep'; this configuration has k_sweep" in capsys.readouterr().err
 
