@@ -700,8 +700,15 @@ class Config(Section):
     @property
     def policies(self) -> list[str]:
         """All policies: the base, then every objective with every seed."""
-        trained = [policy_name(objective, seed) for objective in self.objectives for seed in self.seeds]
-        return [BASE, *trained]
+        return [BASE, *(policy for objective in self.objectives for policy in self.seeded(objective))]
+
+    def seeded(self, objective: str) -> list[str]:
+        """The policies of one objective, one a seed."""
+        return [policy_name(objective, seed) for seed in self.seeds]
+
+    def scores(self, policies: Sequence[str]) -> list[str]:
+        """Score files of policies, on every evaluated dataset."""
+        return [self.layout.scores(policy, dataset) for policy in policies for dataset in self.evaluated]
 
     def label(self, objective: str) -> str:
         """Row name of an objective (or of the base) in tables; one of an experiment says how it differs."""

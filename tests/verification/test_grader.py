@@ -527,6 +527,13 @@ def test_programs_with_other_limits_many_tests_or_much_input_share_no_process() 
         assert [len(waiting.take(8)), len(waiting.take(8))] == [1, 1]
 
 
+def test_a_problem_with_limits_of_its_own_is_passed_over() -> None:
+    waiting = pool.Shareable()
+    for number, limits in enumerate([QUICK, Limits(cpu_s=1), QUICK]):
+        waiting.add(_job(number, bytes([number]), limits))
+    assert [[job.waiters[0] for job in waiting.take(8)] for _ in range(2)] == [[0, 2], [1]]
+
+
 def _job(number: int, problem: bytes, limits: Limits = QUICK, tests: Sequence[Test] = (("1", "1"),)) -> pool.Job:
     source = f"print(input())  # {number}"
     submission = Submission(source, tests)

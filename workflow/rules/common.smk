@@ -102,15 +102,6 @@ def settings(stage, *names):
     )
 
 
-def scores_of(config):
-    """Score files of all policies of a configuration, or of its part that an experiment compares."""
-    return [
-        config.layout.scores(policy, dataset)
-        for policy in config.policies
-        for dataset in config.evaluated
-    ]
-
-
 def shown(path, category, caption, **labels):
     """Marks a file for the report, under its labels."""
     return report(

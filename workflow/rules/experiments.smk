@@ -7,7 +7,9 @@ Makes results/experiments/{experiment}.{csv,md,png,pdf}, and a page of the repor
 rule experiment:
     """Write an experiment's table and figure."""
     input:
-        scores=lambda wildcards: scores_of(CONFIG.restricted_to(wildcards.experiment)),
+        scores=lambda wildcards: CONFIG.scores(
+            CONFIG.restricted_to(wildcards.experiment).policies
+        ),
     output:
         shown_experiment(OUT.experiment("{experiment}", "csv"), "spreadsheet"),
         shown_experiment(OUT.experiment("{experiment}", "png"), "figure"),

@@ -10,7 +10,7 @@ localrules:
     report,
 
 
-SCORES = scores_of(CONFIG)
+SCORES = CONFIG.scores(CONFIG.policies)
 
 
 rule table:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.paths import BASE, policy_name
+from maxk.paths import BASE
 
 MEAN = "mean"  # the pseudo-dataset of the mean over datasets
 
@@ -84,12 +84,7 @@ def _longer_training(config: Config) -> Iterator[str]:
 def made_by_experiments(config: Config, spec: Spec) -> list[str]:
     """Rows of a table that only an experiment trains, as far as all of their scores are there."""
     rows = [row for row in spec.rows or () if config.owner(row) is not None]
-    return [row for row in rows if all(Path(path).exists() for path in _scores(config, row))]
-
-
-def _scores(config: Config, row: str) -> list[str]:
-    policies = [policy_name(row, seed) for seed in config.seeds]
-    return [config.layout.scores(policy, dataset) for policy in policies for dataset in config.evaluated]
+    return [row for row in rows if all(Path(path).exists() for path in config.scores(config.seeded(row)))]
 
 
 def _per_dataset(config: Config, quantities: Sequence[str]) -> tuple[Column, ...]:

@@ -12,7 +12,6 @@ import numpy as np
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.estimators import Floats
-from maxk.paths import policy_name
 
 
 def read(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:
@@ -21,7 +20,7 @@ def read(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:
     Step s belongs to batch (s − 1) // μ, and a batch's value is the mean over the PPO iterations that log the key:
     ratios are logged only where samples are stale, from the second iteration on.
     """
-    runs = [_read_metrics(config.layout.metrics(policy_name(row, seed))) for seed in config.seeds]
+    runs = [_read_metrics(config.layout.metrics(policy)) for policy in config.seeded(row)]
     iterations = config.training_of(row).iterations
     found = {}
     for key in keys:

@@ -272,7 +272,7 @@ class _Grading:
                 self._dispatch()
                 yield from self._drain()
                 if not self._busy():
-                    if self.exhausted and not self._waiting() and not self.alone:
+                    if self.exhausted and not any(map(self._waits, KINDS)) and not self.alone:
                         return
                     continue
                 self._listen()
@@ -287,8 +287,8 @@ class _Grading:
     def _busy(self) -> list[Server]:
         return [server for server in self.grader._servers if server.jobs]
 
-    def _waiting(self) -> int:
-        return len(self.shareable) + sum(map(len, self.waiting.values()))
+    def _waits(self, kind: str) -> bool:
+        return bool(self.waiting[kind] or (kind == PLAIN and self.shareable))
 
     # taking submissions
 
@@ -319,7 +319,8 @@ class _Grading:
         else:
             numpy = "numpy" in submission.program and numpy_folder() is not None
             how = plan(submission.program, share=self.grader.mode == "auto" and not numpy)
-            job = Job(submission, submission.limits or self.grader.limits, key, [index], NUMPY if numpy else PLAIN, how)
+            limits, kind = submission.limits or self.grader.limits, NUMPY if numpy else PLAIN
+            job = Job(submission, limits, key, [index], kind, how, problem=self.keys.of_tests(submission.tests))
             job.statuses = [RUNTIME_ERROR if how.broken else HARNESS_ERROR] * len(submission.tests)
             job.cpu_s = [0.0] * len(submission.tests)
             if how.broken:
@@ -328,14 +329,10 @@ class _Grading:
             else:
                 self.open[key] = job
                 self.open_tests += len(job.statuses)
-                self._wait(job)
-
-    def _wait(self, job: Job) -> None:
-        if job.may_share:
-            job.problem = self.keys.of_tests(job.submission.tests)
-            self.shareable.add(job)
-        else:
-            self.waiting[job.kind].append(job)
+                if job.may_share:
+                    self.shareable.add(job)
+                else:
+                    self.waiting[job.kind].append(job)
 
     def _give(self, index: int, verdict: Verdict) -> None:
         self.stats.submissions += 1
@@ -347,29 +344,26 @@ class _Grading:
     def _dispatch(self) -> None:
         rerunning = any(job.alone for server in self._busy() for job in server.jobs.values())
         many = len(self.alone) >= _RERUNS_A_WORKER * self.grader.workers
-        if self.alone and (rerunning or many or not self._waiting()):
+        if self.alone and (rerunning or many or not any(map(self._waits, KINDS))):
             if rerunning or not self._busy():
                 self._rerun()
             return
         if rerunning:
             return
         for kind, queue in self.waiting.items():
-            if not queue and not (kind == PLAIN and self.shareable):
+            if not self._waits(kind):
                 continue
             servers = self.grader._pool(kind)
             for depth in range(1, _QUEUE_PER_SERVER + 1):
                 for server in servers:
-                    while server.load < (1 if queue and queue[0].attempts else depth):
-                        pack = self._next(kind)
-                        if not pack:
-                            break
-                        self._send(server, pack)
+                    while self._waits(kind) and server.load < (1 if queue and queue[0].attempts else depth):
+                        self._send(server, self._next(kind))
 
     def _next(self, kind: str) -> Sequence[Job | Check]:
         """What a server of that kind is to do next: as many jobs at once as leave some for the other servers."""
         if self.waiting[kind]:
             return [self.waiting[kind].popleft()]
-        return self.shareable.take(max(1, len(self.shareable) // self.grader.workers)) if kind == PLAIN else []
+        return self.shareable.take(max(1, len(self.shareable) // self.grader.workers))
 
     def _rerun(self) -> None:
         """Reruns have nothing beside them but one another, each with its own core: they at most double the time."""

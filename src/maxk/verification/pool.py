@@ -117,9 +117,11 @@ class Shareable:
         tests = size = 0
         for key in list(self._waiting):
             job = self._waiting[key][0]
+            if pack and job.limits != pack[0].limits:
+                continue
             tests += job.tests
             size += sum(len(stdin) for stdin, _ in job.submission.tests)
-            if pack and (job.limits != pack[0].limits or tests > _PACK_TESTS or size > _PACK_BYTES):
+            if pack and (tests > _PACK_TESTS or size > _PACK_BYTES):
                 break
             pack.append(self._waiting[key].popleft())
             self._waiting.move_to_end(key)
