@@ -58,6 +58,14 @@ def test_figures_fit_a_page(experiment: Callable[..., Experiment]) -> None:
         assert (width, height <= 11 * 200) == (8 * 200, True), (name, width, height)
 
 
+def test_the_mean_over_one_dataset_is_called_by_its_name(experiment: Callable[..., Experiment]) -> None:
+    rewards = [0.0, 0.5, 0.5, 1.0]
+    two = experiment().score_all({"base": {"easy": rewards, "hard": rewards}})
+    assert figures._place_title(load(two.config), specs.MEAN) == "mean of 2 datasets"
+    one = experiment(datasets={"easy": DATASET}).score_all({"base": {"easy": rewards}})
+    assert figures._place_title(load(one.config), specs.MEAN) == "easy (4 problems)"
+
+
 def test_a_batchs_value_is_the_mean_over_the_iterations_that_log_it() -> None:
     """As the trainer logs at μ = 3: rewards in the first iteration of a batch, ratios in the two that follow."""
     run = [

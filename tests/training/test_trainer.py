@@ -18,10 +18,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, 
 from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
-from maxk.config import Generator, Heldout, Lora, Training
+from maxk import files
+from maxk.config import Generator, Heldout, Lora, Training, read_yaml
 from maxk.errors import UserError
 from maxk.objectives import make
-from maxk.stages.train import _require_whole_adapters
+from maxk.stages.train import require_sound_sharding
 from maxk.surrogates import sequence_surrogate
 from maxk.training.callbacks import SkipNonfinite
 from maxk.training.trainer import MaxkTrainer, _by_length, arguments, lora, schedule
@@ -443,13 +444,56 @@ def test_what_larger_scales_ask_for_passes_trls_own_checks(
 
 
 @pytest.mark.parametrize("name", ["fsdp2", "zero3"])
-def test_adapters_on_sharded_weights_are_refused(name: str) -> None:
-    file = f"{Path(__file__).parents[2]}/config/accelerate/{name}.yaml"
+def test_adapters_on_sharded_weights_are_refused(name: str, root: Path) -> None:
+    file = f"{root}/config/accelerate/{name}.yaml"
     training = TRAINING.model_copy(update={"accelerate": file, "lora": Lora(), "processes": 2})
     with pytest.raises(UserError, match=r"training\.lora: adapters cannot be merged into weights that .* shards"):
-        _require_whole_adapters(training)
-    _require_whole_adapters(training.model_copy(update={"lora": None}))
-    _require_whole_adapters(training.model_copy(update={"accelerate": file.replace(name, "ddp")}))
+        require_sound_sharding(training, 2)
+    require_sound_sharding(training.model_copy(update={"lora": None}), 2)
+    require_sound_sharding(training.model_copy(update={"accelerate": file.replace(name, "ddp")}), 2)
+
+
+@pytest.mark.parametrize("name", ["fsdp2", "zero3"])
+def test_sharding_without_gpus_is_refused(name: str, root: Path) -> None:
+    """Accelerate would make whole copies, silently."""
+    training = TRAINING.model_copy(update={"accelerate": f"{root}/config/accelerate/{name}.yaml", "processes": 2})
+    with pytest.raises(UserError, match="over GPUs, and `gpus` is 0"):
+        require_sound_sharding(training, 0)
+
+
+@pytest.mark.parametrize("key", [{"fsdp_cpu_ram_efficient_loading": True}, {}], ids=["true", "left out"])
+def test_a_reference_model_that_one_process_alone_would_hold_is_refused(
+    key: dict[str, bool], root: Path, tmp_path: Path
+) -> None:
+    content = read_yaml(root / "config/accelerate/fsdp2.yaml")
+    del content["fsdp_config"]["fsdp_cpu_ram_efficient_loading"]
+    content["fsdp_config"].update(key)
+    files.write_json(tmp_path / "efficient.yaml", content)
+    training = TRAINING.model_copy(update={"accelerate": str(tmp_path / "efficient.yaml"), "processes": 2})
+    with pytest.raises(UserError, match="set fsdp_cpu_ram_efficient_loading: false"):
+        require_sound_sharding(training, 2)
+    require_sound_sharding(training.model_copy(update={"kl_coefficient": 0.0}), 2)
+
+
+def test_a_reference_that_is_not_the_base_policy_ends_training_before_its_first_step(
+    base_model: str, tmp_path: Path
+) -> None:
+    class LostWeights(MaxkTrainer):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            torch.nn.init.zeros_(self.ref_model.model.layers[0].self_attn.o_proj.weight)
+            torch.nn.init.zeros_(self.ref_model.model.layers[1].mlp.down_proj.weight)
+
+    class Steps(TrainerCallback):
+        taken = 0
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            self.taken += 1
+
+    steps = Steps()
+    with pytest.raises(UserError, match="before the first step the KL of the policy to its reference is"):
+        trained(base_model, tmp_path, {"type": "grpo"}, trainer_class=LostWeights, callbacks=[steps])
+    assert steps.taken == 0
 
 
 def test_lora_trains_adapters_only(base_model: str, tmp_path: Path) -> None:

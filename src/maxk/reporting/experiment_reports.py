@@ -117,9 +117,10 @@ def to_markdown(findings: Findings, table: Sequence[Mapping[str, Any]]) -> str:
     level = f"{findings.replicates.level:.0%}"
     problems = sum(scores.problems(dataset) for dataset in scores.datasets)
     notes = [
-        f"Means over {len(scores.datasets)} datasets ({problems} problems, {scores.n} samples each; training seeds: "
-        f"{', '.join(map(str, scores.seeds))}) with {level} bootstrap intervals over problems and seeds. Reference: "
-        f"{scores.labels[findings.experiment.reference]}; differences are paired. Sandbox: {scores.sandbox}.",
+        f"Means over {markdown.count(len(scores.datasets), 'dataset')} ({problems} problems, {scores.n} samples each; "
+        f"training seeds: {', '.join(map(str, scores.seeds))}) with {level} bootstrap intervals over problems and "
+        f"seeds. Reference: {scores.labels[findings.experiment.reference]}; differences are paired. Sandbox: "
+        f"{scores.sandbox}.",
         "At equal KL: max@k of the training groups where each policy first reaches the KL that all of them reach.",
     ]
     if any(outcome.chosen is not None for outcome in findings.outcomes):

@@ -157,6 +157,8 @@ def _places(scores: Scores) -> list[str]:
 
 
 def _place_title(scores: Scores, place: str) -> str:
+    if place == MEAN and len(scores.datasets) == 1:
+        [place] = scores.datasets
     if place == MEAN:
         return f"mean of {len(scores.datasets)} datasets"
     return f"{place} ({scores.problems(place)} problems)"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from maxk.records import Problem, Test
+from maxk.reporting import markdown
 
 TRIVIAL = 0.5  # mean reward of constant programs from which a split is called trivial
 SPLITS = ("train", "test")  # the last steps of a funnel
@@ -60,7 +61,7 @@ def lines(
     measure: tuple[str, Callable[[str], int]],
 ) -> Iterator[str]:
     """The report. `trained_on` holds the training problems of every dataset; `measure` is (unit, length of a text)."""
-    counts = " and ".join(f"{_count(len(problems), f'{split} problem')}" for split, problems in splits.items())
+    counts = " and ".join(f"{markdown.count(len(problems), f'{split} problem')}" for split, problems in splits.items())
     yield f"{name}: {counts}"
     yield from ("", "Rows left after every filter")
     before = None
@@ -74,7 +75,7 @@ def lines(
         yield f"{split}: tests a problem {_spread([len(problem.tests) for problem in problems])}"
         yield f"{split}: prompt length in {unit} {_spread([length(render(p.statement)) for p in problems])}"
         if constant := best_constants(problems):
-            solved = _count(constant.solved, "problem")
+            solved = markdown.count(constant.solved, "problem")
             yield f"{split}: best constant programs earn {constant.mean:.3f} and solve {solved}"
     example = next(problem for problems in splits.values() for problem in problems)
     yield from ("", f"{example.problem_id}, as a policy reads it:", "")
@@ -83,10 +84,6 @@ def lines(
     yield from _tests(example.tests)
     yield ""
     yield from _warnings(name, splits, trained_on)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _spread(values: Sequence[int]) -> str:
@@ -112,10 +109,10 @@ def _warnings(
         if constant is not None and constant.mean >= TRIVIAL:
             yield f"warning: {split}: programs that print a constant earn {constant.mean:.3f} on average"
         if constant is not None and constant.solved:
-            solved = _count(constant.solved, "problem")
+            solved = markdown.count(constant.solved, "problem")
             yield f"warning: {split}: a constant solves {solved}; set distinct_outputs to 2 or more"
     for source, train in trained_on.items():
         if shared := shared_statements(train, splits.get("test", [])):
             pairs = ", ".join(f"{test_id} = {train_id}" for train_id, test_id in shared[:5])
-            count = _count(len(shared), "test problem")
+            count = markdown.count(len(shared), "test problem")
             yield f"warning: {count} of {name} also in the train split of {source}: {pairs}"

@@ -87,8 +87,9 @@ def _table(scores: Scores, config: Config, statistics: Sequence[Row], tests: Seq
         yield markdown.row([markdown.escape(label), *cells])
     yield ""
     yield (
-        f"Means over {len(scores.datasets)} datasets, with {config.report.confidence:.0%} bootstrap intervals over "
-        "problems and seeds; differences are paired. Every dataset: table2.md, table3.md; every k: statistics.csv."
+        f"Means over {markdown.count(len(scores.datasets), 'dataset')}, with {config.report.confidence:.0%} bootstrap "
+        "intervals over problems and seeds; differences are paired. Every dataset: table2.md, "
+        "table3.md; every k: statistics.csv."
     )
 
 

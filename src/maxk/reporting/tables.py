@@ -135,7 +135,7 @@ def _notes(scores: Scores, config: Config, spec: Spec, tests: Tests, untrained: 
     )
     yield (
         "Bold: best; underlined: second; *: better than the second, Wilcoxon signed-rank test over problems, "
-        f"two-sided, Holm-corrected over {_count(len(scores.datasets), 'dataset')}, p < "
+        f"two-sided, Holm-corrected over {markdown.count(len(scores.datasets), 'dataset')}, p < "
         f"{1 - config.report.confidence:g}. {config.report.confidence:.0%} intervals: statistics.csv."
     )
     yield from _test_notes(scores, spec, tests)
@@ -167,10 +167,6 @@ def _test_notes(scores: Scores, spec: Spec, tests: Tests) -> Iterable[str]:
     few = [header for header, (_, test, _) in told.items() if test.differing < FEWEST_FOR_SIGNIFICANCE]
     if few:
         yield f"Fewer than {FEWEST_FOR_SIGNIFICANCE} problems differ, so p < 0.05 is out of reach: {', '.join(few)}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _is_synthetic(config: Config, datasets: Iterable[str]) -> bool:

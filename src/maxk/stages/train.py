@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
     else:
         gpus.hold(training.processes if config.gpus else 0)
         if training.processes > 1:
-            _launch(training)
+            _launch(training, config.gpus)
     if training.processes > 1 and int(os.environ["RANK"]) > 0:  # the first process speaks for all
         _train(config, args.objective, args.seed, tracking.Run())
         return
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
         tracked.metrics({f"final/{key}": last.get(key) for key in ("reward", "kl", "entropy")}, step=last["step"])
 
 
-def _launch(training: Training) -> None:
+def _launch(training: Training, gpus_of_run: int) -> None:
     """Starts the same command again, once a process; does not return.
 
     `torchrun` for plain data parallelism, on GPUs or (gloo) on the CPU; `accelerate launch` where a config file names a
@@ -69,21 +69,41 @@ def _launch(training: Training) -> None:
     if training.accelerate is not None:
         if not Path(training.accelerate).is_file():
             raise UserError(f"training.accelerate: no file {training.accelerate!r}; config/accelerate/ holds some")
-        _require_whole_adapters(training)
+        require_sound_sharding(training, gpus_of_run)
         launcher = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
         launcher += ["--main_process_port", "0"]  # a free one: jobs share a host
     gpus.keep_through_exec()
     os.execv(sys.executable, [sys.executable, "-m", *launcher, "--module", "maxk", *sys.argv[1:]])
 
 
-def _require_whole_adapters(training: Training) -> None:
-    """Merging adapters needs the whole weights in one process, which sharding strategies do not give."""
+def require_sound_sharding(training: Training, gpus_of_run: int) -> None:
+    """Refuses what an accelerate file that shards weights would get wrong without a word.
+
+    Accelerate shards on GPUs only, else it makes whole copies. Adapters can be merged only into whole weights. Under
+    FSDP2, TRL 1.16 shards the reference model as every process holds it, and with "efficient loading" all but the first
+    hold nothing (two GPUs: a KL of 4.3 before the first step).
+    """
     assert training.accelerate is not None
-    strategy = configuration.read_yaml(training.accelerate).get("distributed_type", "NO")
-    if training.lora is not None and strategy not in ("NO", "MULTI_GPU", "MULTI_CPU"):
+    content = configuration.read_yaml(training.accelerate)
+    strategy, fsdp = content.get("distributed_type", "NO"), content.get("fsdp_config") or {}
+    if strategy in ("NO", "MULTI_GPU", "MULTI_CPU"):
+        return
+    if not gpus_of_run:
+        raise UserError(
+            f"training.accelerate: {training.accelerate} shards weights ({strategy}) over GPUs, and `gpus` is 0; "
+            "set `gpus`, or leave `accelerate` out"
+        )
+    if training.lora is not None:
         raise UserError(
             f"training.lora: adapters cannot be merged into weights that {training.accelerate} shards ({strategy}); "
             "use config/accelerate/ddp.yaml, or train all weights"
+        )
+    # `accelerate launch` takes a key that is left out for true.
+    alone = str(fsdp.get("fsdp_cpu_ram_efficient_loading", True)).lower() == "true"
+    if training.kl_coefficient and fsdp.get("fsdp_version") == 2 and alone:
+        raise UserError(
+            f"training.accelerate: set fsdp_cpu_ram_efficient_loading: false in {training.accelerate}; otherwise only "
+            "the first process has the reference model that the KL penalty needs (or set kl_coefficient to 0)"
         )
 
 

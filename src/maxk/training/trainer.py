@@ -35,7 +35,11 @@ from trl.trainer.utils import split_tensor_dict
 from maxk import models
 from maxk.config import Training
 from maxk.diagnostics import diagnose, group_max_at_k
+from maxk.errors import UserError
 from maxk.objectives import Objective
+
+# Of policy and reference before the first step, in nats a token: bfloat16 leaves below 0.001, wrong weights above 1.
+REFERENCE_KL = 0.05
 
 
 def schedule(config: Training, problems: int, seed: int) -> list[int]:
@@ -211,9 +215,20 @@ class MaxkTrainer(GRPOTrainer):
         self._renewing = dict(inputs) if renew else None
         try:
             loss: Tensor = super()._compute_loss(model, self._renewing or inputs)
-            return loss
         finally:
             self._renewing = None
+        if self.beta and self.model.training and self.state.global_step == 0:
+            self._require_same_reference(self._metrics["train"]["kl"][-1])
+        return loss
+
+    def _require_same_reference(self, kl: float) -> None:
+        """Before the first step policy and reference are one model, and their KL is rounding."""
+        if not kl <= REFERENCE_KL:
+            raise UserError(
+                f"before the first step the KL of the policy to its reference is {kl:.3g} nats a token, where it must "
+                "be 0: the reference model is not the base policy (weights lost on their way to several processes?), "
+                "or the model is not deterministic in training (dropout)"
+            )
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         """The parent reads `inputs["advantages"]` after this pass; a contract test holds it to that."""
