@@ -43,6 +43,7 @@ def test_markdown_marks_best_and_second_and_says_what_it_shows(small: Experiment
 
 def test_latex_twin(small: Experiment) -> None:
     text = tables.to_latex(build(small, "table2"))
+    assert text.startswith("% \\usepackage{booktabs,graphicx}\n")
     assert r"BoN mean & \textbf{0.875} & \textbf{0.125} & \textbf{0.500} \\" in text
     assert r"GRPO & \underline{0.625} &" in text
     assert r"95\% intervals" in text

@@ -203,10 +203,11 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A booktabs table, scaled to the line where it is wide; needs \\usepackage{booktabs,graphicx}."""
+    """A booktabs table, scaled to the line where it is wide."""
     columns = table.spec.columns
     wide = len(columns) > WIDEST_UNSCALED
     lines = [
+        r"% \usepackage{booktabs,graphicx}",
         r"\begin{table}[t]",
         r"\centering",
         rf"\caption{{{_escape_latex(table.spec.title)}}}",
