@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: run test test-faults test-tracking test-vllm test-slurm check docs audit ui clean
+.PHONY: run test test-faults test-tracking test-vllm vllm-environment test-slurm check docs audit ui clean
 
 run: $(READY)
 	@test -z "$(CONFIG)" || test -f "$(CONFIG)" || { echo "no config file $(CONFIG); config/ holds some"; exit 2; }
@@ -34,7 +34,9 @@ test-tracking: $(READY)
 test-faults: $(READY)
 	pytest -s tests/faults
 
-test-vllm: $(VLLM_VENV)/.ready
+vllm-environment: $(VLLM_VENV)/.ready
+
+test-vllm: vllm-environment
 	PYTHONPATH=src $(VLLM_VENV)/bin/python -m pytest tests/vllm_backend
 
 test-slurm: $(READY)
