@@ -18,7 +18,7 @@ from maxk.cli import STAGES, parser
 # A package may import itself and what stands in a row above its own; within a row only by the pairs below.
 LAYERS = [
     {"errors", "paths", "records", "objective_types", "estimators", "progress", "models", "packing"},
-    {"config", "files", "gpus", "objectives", "surrogates", "provenance", "verification"},
+    {"config", "files", "gpus", "objectives", "surrogates", "provenance", "sharding", "verification"},
     {"tracking", "environment", "memory", "prompts", "diagnostics", "grading", "scoring", "shards", "data", "outcome"},
     {"sampling", "training"},
     {"reporting"},
@@ -26,7 +26,7 @@ LAYERS = [
     {"cli"},
     {"__main__"},
 ]
-WITHIN_A_LAYER = {("files", "provenance"), ("shards", "scoring")}
+WITHIN_A_LAYER = {("files", "provenance"), ("sharding", "config"), ("shards", "scoring")}
 
 
 def modules(root: Path) -> dict[str, list[Path]]:

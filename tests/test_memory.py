@@ -57,8 +57,11 @@ def test_half_a_billion_weights_on_one_gpu(defaults: dict, root: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        {"fsdp_config": {"fsdp_cpu_ram_efficient_loading": True, "fsdp_offload_params": True}},
-        {"deepspeed_config": {"zero_stage": 3, "offload_optimizer_device": "cpu"}},
+        {
+            "distributed_type": "FSDP",
+            "fsdp_config": {"fsdp_cpu_ram_efficient_loading": True, "fsdp_offload_params": True},
+        },
+        {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 3, "offload_optimizer_device": "cpu"}},
     ],
 )
 def test_state_that_is_moved_off_the_gpu_is_asked_for(

@@ -246,6 +246,11 @@ MISTAKES = {
         ("training.accelerate: no file 'ddp.yaml'", "config/accelerate/"),
         lambda here: here.configure(training={"processes": 2, "accelerate": "ddp.yaml"}),
     ),
+    "weights sharded over no GPUs": Mistake(
+        "maxk train grpo --seed 0",
+        ("fsdp2.yaml shards weights (FSDP) over GPUs, and `gpus` is 0", "leave `accelerate` out"),
+        lambda here: here.configure(training={"processes": 2, "accelerate": f"{ROOT}/config/accelerate/fsdp2.yaml"}),
+    ),
     "bubblewrap asked for and missing": Mistake(
         f"{GRADE} --sandbox bubblewrap",
         ("bwrap is not installed", "Install bubblewrap"),

@@ -336,7 +336,9 @@ class Training(Section):
         "keeps groups whole, so that off-policy ratios come from the pass that the loss makes anyway; else they cost "
         "one more forward pass an optimiser step.",
     )
-    processes: Count = Field(1, description="Data-parallel processes, started by `accelerate launch`.")
+    processes: Count = Field(
+        1, description="Data-parallel processes: `torchrun`, or `accelerate launch` where `accelerate` is set."
+    )
     accelerate: str | None = Field(None, description="An accelerate config file, such as config/accelerate/fsdp2.yaml.")
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="Of the forward and backward pass; `auto` is bfloat16 on a GPU, float32 on the CPU."

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from maxk.config import Architecture, Config, HubBase, Training, read_yaml
+from maxk import sharding
+from maxk.config import Architecture, Config, HubBase, Training
 
 PROCESS = 4_000  # libraries, and whatever is small
 # Decoded tests of all rows of a source, in MB; those that are not named here are small. Estimates.
@@ -44,13 +45,13 @@ def sample(config: Config) -> int:
 def train(config: Config, objective: str) -> int:
     """Every process holds the tests of the training problems, and programs run beside it.
 
-    Policy and reference are read in float32, by every process or, where weights are sharded, by the first, which also
-    gathers weights and optimiser state for a checkpoint. Gradients and optimiser state stay in main memory where there
+    Policy and reference are read in float32, by every process or by the first alone (maxk.sharding), which also gathers
+    weights and optimiser state for a checkpoint. Gradients and optimiser state stay in main memory where there
     is no GPU, or where the accelerate file moves them there.
     """
     training = config.training_of(objective)
-    sharded, offloaded = _strategy(training)
-    readers = 1 if sharded else training.processes
+    read_once, offloaded = _sharding(training)
+    readers = 1 if read_once else training.processes
     holders = 1 if offloaded else 0 if config.gpus else training.processes
     if training.lora is not None:  # the reference is the policy without adapters; these are small
         billion = readers * BYTES_32 + BYTES_32
@@ -62,15 +63,12 @@ def train(config: Config, objective: str) -> int:
     return round(training.processes * each + billion * _billions(config))
 
 
-def _strategy(training: Training) -> tuple[bool, bool]:
-    """Whether the accelerate file lets one process read weights that it shards, and whether it keeps any on the CPU."""
+def _sharding(training: Training) -> tuple[bool, bool]:
+    """Whether one process reads the weights for all, and whether gradients and moments stay in main memory."""
     if training.accelerate is None or not Path(training.accelerate).is_file():  # `maxk train` says that it is missing
         return False, False
-    content = read_yaml(training.accelerate)
-    fsdp, deepspeed = content.get("fsdp_config") or {}, content.get("deepspeed_config") or {}
-    devices = {deepspeed.get(key, "none") for key in ("offload_optimizer_device", "offload_param_device")}
-    sharded = fsdp.get("fsdp_cpu_ram_efficient_loading", False) or deepspeed.get("zero_stage") == 3
-    return bool(sharded), bool(fsdp.get("fsdp_offload_params", False)) or "cpu" in devices
+    found = sharding.read(training.accelerate)
+    return found.read_once, found.offloaded
 
 
 def _tests(config: Config, datasets: Sequence[str]) -> list[float]:

@@ -19,7 +19,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
 from maxk import files
-from maxk.config import Generator, Heldout, Lora, Training, read_yaml
+from maxk.config import Generator, Heldout, Lora, Training
 from maxk.errors import UserError
 from maxk.objectives import make
 from maxk.stages.train import require_sound_sharding
@@ -461,18 +461,48 @@ def test_sharding_without_gpus_is_refused(name: str, root: Path) -> None:
         require_sound_sharding(training, 0)
 
 
-@pytest.mark.parametrize("key", [{"fsdp_cpu_ram_efficient_loading": True}, {}], ids=["true", "left out"])
-def test_a_reference_model_that_one_process_alone_would_hold_is_refused(
-    key: dict[str, bool], root: Path, tmp_path: Path
-) -> None:
-    content = read_yaml(root / "config/accelerate/fsdp2.yaml")
-    del content["fsdp_config"]["fsdp_cpu_ram_efficient_loading"]
-    content["fsdp_config"].update(key)
-    files.write_json(tmp_path / "efficient.yaml", content)
-    training = TRAINING.model_copy(update={"accelerate": str(tmp_path / "efficient.yaml"), "processes": 2})
+@pytest.mark.parametrize(
+    "fsdp",
+    [
+        {"fsdp_version": 2, "fsdp_cpu_ram_efficient_loading": True},
+        {"fsdp_version": "2", "fsdp_cpu_ram_efficient_loading": "true"},
+        {"fsdp_version": 2, "fsdp_cpu_ram_efficient_loading": 1},
+        {"fsdp_version": 2},
+        {"version": 2, "cpu_ram_efficient_loading": True},
+    ],
+    ids=str,
+)
+def test_a_reference_model_that_one_process_alone_would_hold_is_refused(fsdp: dict[str, Any], tmp_path: Path) -> None:
+    training = sharded(tmp_path, fsdp)
     with pytest.raises(UserError, match="set fsdp_cpu_ram_efficient_loading: false"):
         require_sound_sharding(training, 2)
     require_sound_sharding(training.model_copy(update={"kl_coefficient": 0.0}), 2)
+
+
+@pytest.mark.parametrize(
+    "fsdp",
+    [
+        {"fsdp_version": 2, "fsdp_cpu_ram_efficient_loading": False},
+        {"fsdp_version": 2, "fsdp_cpu_ram_efficient_loading": "no"},
+        {"fsdp_version": 1, "fsdp_cpu_ram_efficient_loading": True},  # TRL hands the weights on
+        {"fsdp_cpu_ram_efficient_loading": True},
+    ],
+    ids=str,
+)
+def test_a_reference_model_that_all_processes_hold_is_not_refused(fsdp: dict[str, Any], tmp_path: Path) -> None:
+    require_sound_sharding(sharded(tmp_path, fsdp), 2)
+
+
+def sharded(folder: Path, fsdp: dict[str, Any]) -> Training:
+    files.write_json(folder / "sharded.yaml", {"distributed_type": "FSDP", "fsdp_config": fsdp})
+    return TRAINING.model_copy(update={"accelerate": str(folder / "sharded.yaml"), "processes": 2})
+
+
+@pytest.mark.parametrize("kl", [0.02, math.inf, math.nan])
+def test_policy_and_reference_must_be_one_before_the_first_step(kl: float) -> None:
+    MaxkTrainer._require_same_reference(0.0005)
+    with pytest.raises(UserError, match="must be 0: the reference" if math.isfinite(kl) else "gives no probabilities"):
+        MaxkTrainer._require_same_reference(kl)
 
 
 def test_a_reference_that_is_not_the_base_policy_ends_training_before_its_first_step(

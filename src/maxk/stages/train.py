@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import files, gpus, tracking
+from maxk import files, gpus, sharding, tracking
 from maxk.config import Config, Training
 from maxk.errors import UserError
 from maxk.paths import BASE, policy_name
@@ -36,12 +36,13 @@ def run(args: argparse.Namespace) -> None:
     if args.objective not in config.every_objective:
         raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.every_objective)}")
     training = config.training_of(args.objective)
+    require_sound_sharding(training, config.gpus)
     if training.processes > 1 and os.environ.get("WORLD_SIZE") == str(training.processes):  # one of several
         gpus.join()
     else:
         gpus.hold(training.processes if config.gpus else 0)
         if training.processes > 1:
-            _launch(training, config.gpus)
+            _launch(training)
     if training.processes > 1 and int(os.environ["RANK"]) > 0:  # the first process speaks for all
         _train(config, args.objective, args.seed, tracking.Run())
         return
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
         tracked.metrics({f"final/{key}": last.get(key) for key in ("reward", "kl", "entropy")}, step=last["step"])
 
 
-def _launch(training: Training, gpus_of_run: int) -> None:
+def _launch(training: Training) -> None:
     """Starts the same command again, once a process; does not return.
 
     `torchrun` for plain data parallelism, on GPUs or (gloo) on the CPU; `accelerate launch` where a config file names a
@@ -67,9 +68,6 @@ def _launch(training: Training, gpus_of_run: int) -> None:
     processes = str(training.processes)
     launcher = ["torch.distributed.run", "--standalone", "--nproc_per_node", processes]
     if training.accelerate is not None:
-        if not Path(training.accelerate).is_file():
-            raise UserError(f"training.accelerate: no file {training.accelerate!r}; config/accelerate/ holds some")
-        require_sound_sharding(training, gpus_of_run)
         launcher = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
         launcher += ["--main_process_port", "0"]  # a free one: jobs share a host
     gpus.keep_through_exec()
@@ -80,30 +78,31 @@ def require_sound_sharding(training: Training, gpus_of_run: int) -> None:
     """Refuses what an accelerate file that shards weights would get wrong without a word.
 
     Accelerate shards on GPUs only, else it makes whole copies. Adapters can be merged only into whole weights. Under
-    FSDP2, TRL 1.16 shards the reference model as every process holds it, and with "efficient loading" all but the first
-    hold nothing (two GPUs: a KL of 4.3 before the first step).
+    FSDP2, TRL 1.16 shards the reference model as every process holds it, and where one reads for all ("efficient
+    loading") the others hold nothing (docs/scale.md).
     """
-    assert training.accelerate is not None
-    content = configuration.read_yaml(training.accelerate)
-    strategy, fsdp = content.get("distributed_type", "NO"), content.get("fsdp_config") or {}
-    if strategy in ("NO", "MULTI_GPU", "MULTI_CPU"):
+    file = training.accelerate
+    if file is None:
+        return
+    if not Path(file).is_file():
+        raise UserError(f"training.accelerate: no file {file!r}; config/accelerate/ holds some")
+    found = sharding.read(file)
+    if not found.shards:
         return
     if not gpus_of_run:
         raise UserError(
-            f"training.accelerate: {training.accelerate} shards weights ({strategy}) over GPUs, and `gpus` is 0; "
-            "set `gpus`, or leave `accelerate` out"
+            f"training.accelerate: {file} shards weights ({found.strategy}) over GPUs, and `gpus` is 0; set `gpus`, or "
+            "leave `accelerate` out"
         )
     if training.lora is not None:
         raise UserError(
-            f"training.lora: adapters cannot be merged into weights that {training.accelerate} shards ({strategy}); "
+            f"training.lora: adapters cannot be merged into weights that {file} shards ({found.strategy}); "
             "use config/accelerate/ddp.yaml, or train all weights"
         )
-    # `accelerate launch` takes a key that is left out for true.
-    alone = str(fsdp.get("fsdp_cpu_ram_efficient_loading", True)).lower() == "true"
-    if training.kl_coefficient and fsdp.get("fsdp_version") == 2 and alone:
+    if training.kl_coefficient and found.fsdp2 and found.read_once:
         raise UserError(
-            f"training.accelerate: set fsdp_cpu_ram_efficient_loading: false in {training.accelerate}; otherwise only "
-            "the first process has the reference model that the KL penalty needs (or set kl_coefficient to 0)"
+            f"training.accelerate: set fsdp_cpu_ram_efficient_loading: false in {file}; otherwise only the first "
+            "process has the reference model that the KL penalty needs (or set kl_coefficient to 0)"
         )
 
 
