@@ -28,6 +28,20 @@ def experiments(root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return {name: configuration.experiment(path) for name, path in doctor.SCALES.items()}
 
 
+@pytest.fixture(autouse=True)
+def deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if it were installed, which the paper's configuration needs."""
+    monkeypatch.setattr("maxk.sharding.has_deepspeed", lambda: True)
+
+
+def test_what_an_accelerate_file_asks_for_in_vain_is_told_once(
+    experiments: dict[str, Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maxk.sharding.has_deepspeed", lambda: False)
+    [found] = doctor.obstacles(experiments["paper"], LARGE)
+    assert "zero3.yaml needs DeepSpeed, which is not installed" in found
+
+
 def test_a_large_machine_runs_all_scales(experiments: dict[str, Config]) -> None:
     assert {name: list(doctor.obstacles(config, LARGE)) for name, config in experiments.items()} == {
         "pocket": [],

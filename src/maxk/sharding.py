@@ -5,11 +5,16 @@ sharding.read("config/accelerate/fsdp2.yaml").read_once
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from maxk.config import read_yaml
+from maxk.config import Training, read_yaml
+from maxk.errors import UserError
+
+DEEPSPEED = "deepspeed==0.19.8"  # the version that was tried (docs/scale.md)
 
 
 @dataclass(frozen=True)
@@ -56,3 +61,45 @@ def _section(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _true(value: Any) -> bool:
     """YAML's booleans, and the texts and numbers that accelerate takes for them."""
     return str(value).lower() not in ("false", "0", "no", "n", "off", "none", "")
+
+
+def has_deepspeed() -> bool:
+    """Whether DeepSpeed is installed here."""
+    return importlib.util.find_spec("deepspeed") is not None
+
+
+def require_sound(training: Training, gpus: int) -> None:
+    """Refuses what an accelerate file would get wrong without a word, and one that cannot be followed.
+
+    Accelerate shards on GPUs only, else it makes whole copies. Adapters can be merged only into whole weights. Under
+    FSDP2, TRL 1.16 shards the reference model as every process holds it, and where one reads for all ("efficient
+    loading") the others hold nothing (docs/scale.md).
+    """
+    file = training.accelerate
+    if file is None:
+        return
+    if not Path(file).is_file():
+        raise UserError(f"training.accelerate: no file {file!r}; config/accelerate/ holds some")
+    found = read(file)
+    if not found.shards:
+        return
+    if not gpus:
+        raise UserError(
+            f"training.accelerate: {file} shards weights ({found.strategy}) over GPUs, and `gpus` is 0; set `gpus`, or "
+            "leave `accelerate` out"
+        )
+    if training.lora is not None:
+        raise UserError(
+            f"training.lora: adapters cannot be merged into weights that {file} shards ({found.strategy}); "
+            "use config/accelerate/ddp.yaml, or train all weights"
+        )
+    if training.kl_coefficient and found.fsdp2 and found.read_once:
+        raise UserError(
+            f"training.accelerate: set fsdp_cpu_ram_efficient_loading: false in {file}; otherwise only the first "
+            "process has the reference model that the KL penalty needs (or set kl_coefficient to 0)"
+        )
+    if found.strategy == "DEEPSPEED" and not has_deepspeed():
+        raise UserError(
+            f"training.accelerate: {file} needs DeepSpeed, which is not installed: pip install --no-build-isolation "
+            f"{DEEPSPEED}, or use config/accelerate/fsdp2.yaml"
+        )

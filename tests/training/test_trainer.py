@@ -18,11 +18,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, 
 from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
-from maxk import files
 from maxk.config import Generator, Heldout, Lora, Training
 from maxk.errors import UserError
 from maxk.objectives import make
-from maxk.stages.train import require_sound_sharding
 from maxk.surrogates import sequence_surrogate
 from maxk.training.callbacks import SkipNonfinite
 from maxk.training.trainer import MaxkTrainer, _by_length, arguments, lora, schedule
@@ -441,61 +439,6 @@ def test_what_larger_scales_ask_for_passes_trls_own_checks(
     args = arguments(TRAINING.model_copy(update=keys), tmp_path, seed=0, prompts=16)
     assert {name: getattr(args, name) for name in expected} == expected
     assert args.vllm_importance_sampling_correction is ("generator" not in keys)  # off where vLLM generates
-
-
-@pytest.mark.parametrize("name", ["fsdp2", "zero3"])
-def test_adapters_on_sharded_weights_are_refused(name: str, root: Path) -> None:
-    file = f"{root}/config/accelerate/{name}.yaml"
-    training = TRAINING.model_copy(update={"accelerate": file, "lora": Lora(), "processes": 2})
-    with pytest.raises(UserError, match=r"training\.lora: adapters cannot be merged into weights that .* shards"):
-        require_sound_sharding(training, 2)
-    require_sound_sharding(training.model_copy(update={"lora": None}), 2)
-    require_sound_sharding(training.model_copy(update={"accelerate": file.replace(name, "ddp")}), 2)
-
-
-@pytest.mark.parametrize("name", ["fsdp2", "zero3"])
-def test_sharding_without_gpus_is_refused(name: str, root: Path) -> None:
-    """Accelerate would make whole copies, silently."""
-    training = TRAINING.model_copy(update={"accelerate": f"{root}/config/accelerate/{name}.yaml", "processes": 2})
-    with pytest.raises(UserError, match="over GPUs, and `gpus` is 0"):
-        require_sound_sharding(training, 0)
-
-
-@pytest.mark.parametrize(
-    "fsdp",
-    [
-        {"fsdp_version": 2, "fsdp_cpu_ram_efficient_loading": True},
-        {"fsdp_version": "2", "fsdp_cpu_ram_efficient_loading": "true"},
-        {"fsdp_version": 2, "fsdp_cpu_ram_efficient_loading": 1},
-        {"fsdp_version": 2},
-        {"version": 2, "cpu_ram_efficient_loading": True},
-    ],
-    ids=str,
-)
-def test_a_reference_model_that_one_process_alone_would_hold_is_refused(fsdp: dict[str, Any], tmp_path: Path) -> None:
-    training = sharded(tmp_path, fsdp)
-    with pytest.raises(UserError, match="set fsdp_cpu_ram_efficient_loading: false"):
-        require_sound_sharding(training, 2)
-    require_sound_sharding(training.model_copy(update={"kl_coefficient": 0.0}), 2)
-
-
-@pytest.mark.parametrize(
-    "fsdp",
-    [
-        {"fsdp_version": 2, "fsdp_cpu_ram_efficient_loading": False},
-        {"fsdp_version": 2, "fsdp_cpu_ram_efficient_loading": "no"},
-        {"fsdp_version": 1, "fsdp_cpu_ram_efficient_loading": True},  # TRL hands the weights on
-        {"fsdp_cpu_ram_efficient_loading": True},
-    ],
-    ids=str,
-)
-def test_a_reference_model_that_all_processes_hold_is_not_refused(fsdp: dict[str, Any], tmp_path: Path) -> None:
-    require_sound_sharding(sharded(tmp_path, fsdp), 2)
-
-
-def sharded(folder: Path, fsdp: dict[str, Any]) -> Training:
-    files.write_json(folder / "sharded.yaml", {"distributed_type": "FSDP", "fsdp_config": fsdp})
-    return TRAINING.model_copy(update={"accelerate": str(folder / "sharded.yaml"), "processes": 2})
 
 
 @pytest.mark.parametrize("kl", [0.02, math.inf, math.nan])

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
+from maxk import sharding
 from maxk.config import Config, HubBase
 from maxk.errors import UserError
 
@@ -223,6 +224,7 @@ def obstacles(config: Config, machine: Machine) -> Iterator[str]:
             f"training needs at least {gpu_gb:.0f} GB of GPU memory and {machine.gpu_gb:.0f} are there: more "
             "`training.processes` with `accelerate`, `training.lora`, or a smaller base"
         )
+    yield from sorted(set(_unsound(config)))
     if disk_gb > machine.disk_gb:
         yield f"it writes about {disk_gb:.0f} GB and {machine.disk_gb:.0f} are free here: see `maxk clean`"
     if not machine.hub and (absent := [name for kind, name in from_hub(config) if not cached(kind, name)]):
@@ -232,6 +234,16 @@ def obstacles(config: Config, machine: Machine) -> Iterator[str]:
         )
     if not machine.vllm and "vllm" in (config.sampling.backend, config.training.generator.backend):
         yield "it uses backend: vllm, which is not installed here (docs/sampling.md), or set `transformers`"
+
+
+def _unsound(config: Config) -> Iterator[str]:
+    """What its accelerate files ask for in vain; a file named relative to another folder is not looked for."""
+    for training in map(config.training_of, config.objectives):
+        if training.accelerate is not None and Path(training.accelerate).is_file():
+            try:
+                sharding.require_sound(training, config.gpus)
+            except UserError as error:
+                yield str(error)
 
 
 def needs(config: Config) -> tuple[float, float]:

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     if args.objective not in config.every_objective:
         raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.every_objective)}")
     training = config.training_of(args.objective)
-    require_sound_sharding(training, config.gpus)
+    sharding.require_sound(training, config.gpus)
     if training.processes > 1 and os.environ.get("WORLD_SIZE") == str(training.processes):  # one of several
         gpus.join()
     else:
@@ -72,38 +72,6 @@ def _launch(training: Training) -> None:
         launcher += ["--main_process_port", "0"]  # a free one: jobs share a host
     gpus.keep_through_exec()
     os.execv(sys.executable, [sys.executable, "-m", *launcher, "--module", "maxk", *sys.argv[1:]])
-
-
-def require_sound_sharding(training: Training, gpus_of_run: int) -> None:
-    """Refuses what an accelerate file that shards weights would get wrong without a word.
-
-    Accelerate shards on GPUs only, else it makes whole copies. Adapters can be merged only into whole weights. Under
-    FSDP2, TRL 1.16 shards the reference model as every process holds it, and where one reads for all ("efficient
-    loading") the others hold nothing (docs/scale.md).
-    """
-    file = training.accelerate
-    if file is None:
-        return
-    if not Path(file).is_file():
-        raise UserError(f"training.accelerate: no file {file!r}; config/accelerate/ holds some")
-    found = sharding.read(file)
-    if not found.shards:
-        return
-    if not gpus_of_run:
-        raise UserError(
-            f"training.accelerate: {file} shards weights ({found.strategy}) over GPUs, and `gpus` is 0; set `gpus`, or "
-            "leave `accelerate` out"
-        )
-    if training.lora is not None:
-        raise UserError(
-            f"training.lora: adapters cannot be merged into weights that {file} shards ({found.strategy}); "
-            "use config/accelerate/ddp.yaml, or train all weights"
-        )
-    if training.kl_coefficient and found.fsdp2 and found.read_once:
-        raise UserError(
-            f"training.accelerate: set fsdp_cpu_ram_efficient_loading: false in {file}; otherwise only the first "
-            "process has the reference model that the KL penalty needs (or set kl_coefficient to 0)"
-        )
 
 
 def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Policy:

@@ -1,0 +1,86 @@
+"""Accelerate files are read as accelerate reads them, and what would go wrong in silence is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maxk import files
+from maxk.config import Lora, Training
+from maxk.errors import UserError
+from maxk.sharding import read, require_sound
+
+TRAINING = Training(datasets=("any",), prompts_per_step=4, microbatch_completions=8, completions=4)
+
+
+def test_shipped_files(root: Path) -> None:
+    ddp, fsdp2, zero3 = (read(str(root / f"config/accelerate/{name}.yaml")) for name in ("ddp", "fsdp2", "zero3"))
+    assert (ddp.shards, fsdp2.shards, zero3.shards) == (False, True, True)
+    assert (ddp.read_once, fsdp2.read_once, zero3.read_once) == (False, False, True)
+    assert not any(one.offloaded for one in (ddp, fsdp2, zero3))
+    require_sound(TRAINING.model_copy(update={"accelerate": str(root / "config/accelerate/fsdp2.yaml")}), 2)
+
+
+def test_deepspeed_that_is_not_installed_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = TRAINING.model_copy(update={"accelerate": str(root / "config/accelerate/zero3.yaml")})
+    monkeypatch.setattr("maxk.sharding.has_deepspeed", lambda: True)
+    require_sound(training, 2)
+    monkeypatch.setattr("maxk.sharding.has_deepspeed", lambda: False)
+    with pytest.raises(UserError, match=r"zero3.yaml needs DeepSpeed, .* pip install --no-build-isolation deepspeed=="):
+        require_sound(training, 2)
+
+
+@pytest.mark.parametrize("name", ["fsdp2", "zero3"])
+def test_adapters_on_sharded_weights_are_refused(name: str, root: Path) -> None:
+    file = f"{root}/config/accelerate/{name}.yaml"
+    training = TRAINING.model_copy(update={"accelerate": file, "lora": Lora(), "processes": 2})
+    with pytest.raises(UserError, match=r"training\.lora: adapters cannot be merged into weights that .* shards"):
+        require_sound(training, 2)
+    require_sound(training.model_copy(update={"accelerate": file.replace(name, "ddp")}), 2)
+
+
+@pytest.mark.parametrize("name", ["fsdp2", "zero3"])
+def test_sharding_without_gpus_is_refused(name: str, root: Path) -> None:
+    """Accelerate would make whole copies, silently."""
+    training = TRAINING.model_copy(update={"accelerate": f"{root}/config/accelerate/{name}.yaml", "processes": 2})
+    with pytest.raises(UserError, match="over GPUs, and `gpus` is 0"):
+        require_sound(training, 0)
+
+
+@pytest.mark.parametrize(
+    "fsdp",
+    [
+        {"fsdp_version": 2, "fsdp_cpu_ram_efficient_loading": True},
+        {"fsdp_version": "2", "fsdp_cpu_ram_efficient_loading": "true"},
+        {"fsdp_version": 2, "fsdp_cpu_ram_efficient_loading": 1},
+        {"fsdp_version": 2},
+        {"version": 2, "cpu_ram_efficient_loading": True},
+    ],
+    ids=str,
+)
+def test_a_reference_model_that_one_process_alone_would_hold_is_refused(fsdp: dict[str, Any], tmp_path: Path) -> None:
+    training = sharded(tmp_path, fsdp)
+    with pytest.raises(UserError, match="set fsdp_cpu_ram_efficient_loading: false"):
+        require_sound(training, 2)
+    require_sound(training.model_copy(update={"kl_coefficient": 0.0}), 2)
+
+
+@pytest.mark.parametrize(
+    "fsdp",
+    [
+        {"fsdp_version": 2, "fsdp_cpu_ram_efficient_loading": False},
+        {"fsdp_version": 2, "fsdp_cpu_ram_efficient_loading": "no"},
+        {"fsdp_version": 1, "fsdp_cpu_ram_efficient_loading": True},  # TRL hands the weights on
+        {"fsdp_cpu_ram_efficient_loading": True},
+    ],
+    ids=str,
+)
+def test_a_reference_model_that_all_processes_hold_is_not_refused(fsdp: dict[str, Any], tmp_path: Path) -> None:
+    require_sound(sharded(tmp_path, fsdp), 2)
+
+
+def sharded(folder: Path, fsdp: dict[str, Any]) -> Training:
+    files.write_json(folder / "sharded.yaml", {"distributed_type": "FSDP", "fsdp_config": fsdp})
+    return TRAINING.model_copy(update={"accelerate": str(folder / "sharded.yaml"), "processes": 2})
