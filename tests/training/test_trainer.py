@@ -23,7 +23,7 @@ from maxk.errors import UserError
 from maxk.objectives import make
 from maxk.surrogates import sequence_surrogate
 from maxk.training.callbacks import SkipNonfinite
-from maxk.training.trainer import MaxkTrainer, _by_length, arguments, lora, schedule
+from maxk.training.trainer import MaxkTrainer, _by_length, arguments, lora, require_same_reference, schedule
 
 PROMPTS = [
     f"sort up, {word}\n" for word in ("total", "largest", "count", "middle", "show", "ends", "spread", "smallest")
@@ -443,9 +443,15 @@ def test_what_larger_scales_ask_for_passes_trls_own_checks(
 
 @pytest.mark.parametrize("kl", [0.02, math.inf, math.nan])
 def test_policy_and_reference_must_be_one_before_the_first_step(kl: float) -> None:
-    MaxkTrainer._require_same_reference(0.0005)
     with pytest.raises(UserError, match="must be 0: the reference" if math.isfinite(kl) else "gives no probabilities"):
-        MaxkTrainer._require_same_reference(kl)
+        require_same_reference(kl, temperature=1.0)
+
+
+def test_rounding_is_no_other_reference_at_any_temperature() -> None:
+    require_same_reference(0.0003, temperature=1.0)
+    require_same_reference(0.03, temperature=0.1)
+    with pytest.raises(UserError, match="must be 0"):
+        require_same_reference(0.03, temperature=1.3)
 
 
 def test_a_reference_that_is_not_the_base_policy_ends_training_before_its_first_step(

@@ -221,19 +221,8 @@ class MaxkTrainer(GRPOTrainer):
         finally:
             self._renewing = None
         if self.beta and self.model.training and self.state.global_step == 0:
-            self._require_same_reference(self._metrics["train"]["kl"][-1])
+            require_same_reference(self._metrics["train"]["kl"][-1], self.temperature)
         return loss
-
-    @staticmethod
-    def _require_same_reference(kl: float) -> None:
-        """Before the first step policy and reference are one model, and their KL is rounding."""
-        if not kl <= REFERENCE_KL:
-            raise UserError(
-                f"before the first step the KL of the policy to its reference is {kl:.3g} nats a token, where it must "
-                "be 0: the reference model is not the base policy (weights lost on their way to several processes?)"
-                if math.isfinite(kl)
-                else f"the base policy gives no probabilities: before the first step its KL to itself is {kl}"
-            )
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         """The parent reads `inputs["advantages"]` after this pass; a contract test holds it to that."""
@@ -285,6 +274,21 @@ class MaxkTrainer(GRPOTrainer):
         graded = rewards[~rewards.isnan().any(dim=1)].double()
         for k in _powers_of_two(rewards.shape[1]):
             self._metrics["eval"][f"max@{k}"].append(group_max_at_k(graded, k))
+
+
+def require_same_reference(kl: float, temperature: float) -> None:
+    """Before the first step policy and reference are one model: their KL is rounding, which grows as 1/temperature².
+
+    Raises UserError where it is more, or no number.
+    """
+    if kl <= REFERENCE_KL / min(1.0, temperature) ** 2:
+        return
+    raise UserError(
+        f"before the first step the KL of the policy to its reference is {kl:.3g} nats a token, where it must be 0: "
+        "the reference model is not the base policy (weights lost on their way to several processes?)"
+        if math.isfinite(kl)
+        else f"the base policy gives no probabilities: before the first step its KL to itself is {kl}"
+    )
 
 
 def _log_ratios(inputs: dict[str, Any], per_token_logps: Tensor) -> Tensor:
