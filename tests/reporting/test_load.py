@@ -62,7 +62,7 @@ def test_a_policy_without_scores_is_blank_with_a_note(small: Experiment) -> None
     assert scores.mean("grpo", "hard", "max@1") is None
     assert scores.mean("grpo", "easy", "max@1") is not None
     assert scores.mean("grpo", MEAN, "max@1") is None
-    assert scores.notes == ("GRPO on hard: no scores",)
+    assert list(map(str, scores.notes)) == ["GRPO on hard: no scores"]
 
 
 def test_no_scores_at_all_is_an_error_that_says_what_to_run(experiment: Callable[..., Experiment]) -> None:
@@ -78,8 +78,21 @@ def test_seeds_are_pooled_and_a_missing_one_is_named(experiment: Callable[..., E
     assert scores.cells["grpo", "easy"].seeds == (3, 8)
     np.testing.assert_array_equal(scores.per_problem("grpo", "easy", "max@128"), [0.5, 1.0])
     assert scores.mean("grpo", "easy", "max@128") == 0.75
-    assert "GRPO on easy: no scores for seed 5" in scores.notes
-    assert "GRPO on hard: no scores" in scores.notes
+    assert [str(note) for note in scores.notes if note.row == "grpo"] == [
+        "GRPO on easy: no scores for seed 5",
+        "GRPO on hard: no scores",
+    ]
+
+
+def test_seeds_that_all_datasets_lack_are_named_once(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(seeds=[3, 5])
+    made.score_all(
+        {"base": {"easy": [0.0, 1.0], "hard": [1.0, 1.0]}, "grpo/seed3": {"easy": [0.0, 1.0], "hard": [0.0, 0.0]}}
+    )
+    assert list(map(str, load(made.config).notes)) == [
+        "GRPO on every dataset: no scores for seed 5",
+        "BoN mean on every dataset: no scores",
+    ]
 
 
 def test_damaged_scores_are_one_line(small: Experiment) -> None:

@@ -265,3 +265,11 @@ def test_what_takes_long_at_the_paper_s_size_says_how_far_it_is(
     for label, total in (("tables", count), ("bootstrap", 2), ("paired tests", 6)):
         assert f"{label}: 1/{total} (about " in said
         assert f"{label}: {total}/{total} in " in said
+
+
+def test_a_table_says_what_its_own_rows_lack(small: Experiment) -> None:
+    for dataset in small.config.evaluated:
+        Path(small.config.layout.scores("bon_mean/seed0", dataset)).unlink()
+    said = "BoN mean on every dataset: no scores."
+    assert said in build(small, "table2").notes
+    assert said not in build(small, "table1").notes

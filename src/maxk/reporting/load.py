@@ -8,7 +8,7 @@ files and the differing key. What has no scores yet stays a blank cell with a no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,18 @@ class Cell:
     truncated: float
 
 
+@dataclass(frozen=True)
+class Absence:
+    """Scores that a row lacks on a dataset (or on `EVERY`), and how that is said."""
+
+    row: str
+    dataset: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 @dataclass(frozen=True, eq=False)
 class Scores:
     """Everything the reports are made from. `labels` holds the rows in the order of the tables.
@@ -56,7 +68,7 @@ class Scores:
     datasets: tuple[str, ...]
     labels: Mapping[str, str]
     cells: Mapping[tuple[str, str], Cell]
-    notes: tuple[str, ...]
+    notes: tuple[Absence, ...]
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -106,20 +118,16 @@ def load(config: Config) -> Scores:
     labels = {row: config.label(row) for row in (BASE, *config.objectives)}
     consistent = _Consistency(config)
     cells: dict[tuple[str, str], Cell] = {}
-    notes: list[str] = []
+    notes: list[Absence] = []
     for row in labels:
         seeds = () if row == BASE else config.seeds
         parts = {dataset: _partition(config, row, dataset, seeds) for dataset in config.evaluated}
-        if not any(found for found, _ in parts.values()):
-            notes.append(f"{labels[row]} on {EVERY}: no scores")
-            continue
-        for dataset, (found, absent) in parts.items():
+        notes += _absences(row, labels[row], {dataset: absent for dataset, (_, absent) in parts.items()}, len(seeds))
+        for dataset, (found, _) in parts.items():
             if found:
                 policies = [row if seed is None else policy_name(row, seed) for seed in found]
                 tables = [consistent.read(policy, dataset) for policy in policies]
                 cells[row, dataset] = _cell(tuple(s for s in found if s is not None), tables)
-            if absent:
-                notes.append(_absence(labels[row], dataset, absent, bool(found)))
     if not cells:
         raise UserError(
             f"{config.layout.root}/scores: no scores yet; run `maxk score POLICY` or "
@@ -204,9 +212,14 @@ def _partition(
     return found, [seed for seed in paths if seed not in found]
 
 
-def _absence(label: str, dataset: str, absent: Iterable[int | None], partly: bool) -> str:
-    seeds = ", ".join(str(seed) for seed in absent)
-    return f"{label} on {dataset}: no scores{f' for seed {seeds}' if partly else ''}"
+def _absences(row: str, label: str, absent: Mapping[str, Sequence[int | None]], seeds: int) -> Iterator[Absence]:
+    """A note a dataset that lacks seeds, or one where all lack the same."""
+    if len(absent) > 1 and len(set(map(tuple, absent.values()))) == 1:
+        absent = {EVERY: next(iter(absent.values()))}
+    for dataset, missing in absent.items():
+        partly = f" for seed {', '.join(map(str, missing))}" if len(missing) < max(1, seeds) else ""
+        if missing:
+            yield Absence(row, dataset, f"{label} on {dataset}: no scores{partly}")
 
 
 def _cell(seeds: tuple[int, ...], tables: Sequence[pa.Table]) -> Cell:

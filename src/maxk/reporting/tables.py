@@ -70,7 +70,7 @@ def build(scores: Scores, config: Config, spec: Spec) -> Table:
         spec=spec,
         labels={row: config.label(row) for row in rows},
         entries={row: [column[row] for column in columns] for row in rows},
-        notes=(*_notes(scores, config, spec, tests, set(wanted) - set(rows)), *further),
+        notes=(*_notes(scores, config, spec, rows, tests, set(wanted) - set(rows)), *further),
     )
 
 
@@ -125,7 +125,9 @@ def _best_against_second(scores: Scores, spec: Spec, rows: Sequence[str]) -> Tes
     return found
 
 
-def _notes(scores: Scores, config: Config, spec: Spec, tests: Tests, untrained: set[str]) -> Iterable[str]:
+def _notes(
+    scores: Scores, config: Config, spec: Spec, rows: Sequence[str], tests: Tests, untrained: set[str]
+) -> Iterable[str]:
     datasets = list(dict.fromkeys(c.dataset for c in spec.columns if c.dataset != MEAN))
     problems = ", ".join(f"{dataset} {scores.problems(dataset)}" for dataset in datasets)
     seeds = ", ".join(str(seed) for seed in scores.seeds)
@@ -147,7 +149,7 @@ def _notes(scores: Scores, config: Config, spec: Spec, tests: Tests, untrained: 
     if untrained:
         yield f"No row, as this experiment does not train them: {', '.join(sorted(untrained))}."
     for note in scores.notes:
-        if any(f" on {place}: " in note for place in (*datasets, EVERY)):
+        if note.row in rows and note.dataset in (*datasets, EVERY):
             yield f"{note}."
 
 
