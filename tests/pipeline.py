@@ -53,6 +53,8 @@ class Background:
         self._process = subprocess.Popen(
             command(folder, *arguments),
             start_new_session=True,
+            # A shell's background jobs, such as these tests may be one of, ignore Ctrl-C and hand that on.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             stdin=subprocess.DEVNULL,
             stdout=self._said,
             stderr=subprocess.STDOUT,

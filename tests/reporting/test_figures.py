@@ -106,6 +106,7 @@ def test_a_policy_keeps_its_look_whatever_is_shown() -> None:
     looks = style.looks(rows)
     assert looks["base"].colour == style.BASE_COLOUR
     assert len({(look.colour, str(look.dashes)) for look in looks.values()}) == 31
+    assert len({(look.colour, look.marker) for look in looks.values()}) == 31
     assert style.looks(rows[:5])["o3"] == looks["o3"]
 
 

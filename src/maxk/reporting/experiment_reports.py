@@ -214,7 +214,7 @@ def _draw_against(ax: Axes, findings: Findings, looks: Mapping[str, style.Look])
         at = [float(one.parameters[key]) for one in members]
         means, lows, highs = zip(*(_interval(findings, one.policy, findings.headline) for one in members), strict=True)
         ax.vlines(at, lows, highs, color=look.colour, linewidth=0.8, alpha=0.6)
-        ax.plot(at, means, color=look.colour, linestyle=look.dashes, marker="o", markersize=3.5)
+        ax.plot(at, means, color=look.colour, linestyle=look.dashes, marker=look.marker, markersize=3.5)
     ax.set_xticks(sorted({float(one.parameters[key]) for one in _shown(findings)}))
     ax.set(title=f"{findings.headline}, mean over datasets", xlabel=_AXES[key])
 
@@ -228,12 +228,13 @@ def _draw_trade_off(ax: Axes, findings: Findings, looks: Mapping[str, style.Look
         (x, *x_ends), (y, *y_ends) = (_interval(findings, policy, q) for q in ("max@1", findings.headline))
         label = None if series in named else findings.scores.labels[BASE] if series == BASE else series
         named.add(series)
-        colour = looks[series].colour
-        ax.hlines(y, x_ends[0], x_ends[1], color=colour, linewidth=0.7)
-        ax.vlines(x, y_ends[0], y_ends[1], color=colour, linewidth=0.7)
-        ax.plot(x, y, "o", color=colour, markersize=4, label=label)
+        look = looks[series]
+        ax.hlines(y, x_ends[0], x_ends[1], color=look.colour, linewidth=0.7)
+        ax.vlines(x, y_ends[0], y_ends[1], color=look.colour, linewidth=0.7)
+        # One point draws no line, but its handle in the legend does.
+        ax.plot(x, y, color=look.colour, linestyle=look.dashes, marker=look.marker, markersize=4, label=label)
         text = f"{values.get(policy, '')}"
-        ax.annotate(text, (x, y), (3, 3), textcoords="offset points", fontsize=6.5, color=looks[series].text)
+        ax.annotate(text, (x, y), (3, 3), textcoords="offset points", fontsize=6.5, color=look.text)
     ax.set(title="Trade-off", xlabel="max@1, mean over datasets", ylabel=findings.headline)
 
 

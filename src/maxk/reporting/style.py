@@ -37,7 +37,9 @@ PALETTE = (
     "#8C6D46",  # brown
     "#7F7F7F",  # grey
 )
+# When the palette is used up: other lines, and other points.
 _DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1)))
+_MARKERS = ("o", "s", "^")
 
 _RC: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so figures are the same on every machine
@@ -78,6 +80,7 @@ class Look:
 
     colour: str
     dashes: Any = "solid"
+    marker: str = "o"
 
     @property
     def text(self) -> Any:
@@ -89,8 +92,8 @@ def looks(rows: Sequence[str]) -> dict[str, Look]:
     trained = [row for row in rows if row != BASE]
     found = {BASE: Look(BASE_COLOUR, _DASHES[1])}
     for index, row in enumerate(trained):
-        dashes = _DASHES[index // len(PALETTE) % len(_DASHES)]
-        found[row] = Look(PALETTE[index % len(PALETTE)], dashes)
+        again = index // len(PALETTE) % len(_DASHES)
+        found[row] = Look(PALETTE[index % len(PALETTE)], _DASHES[again], _MARKERS[again])
     return found
 
 
