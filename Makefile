@@ -25,7 +25,7 @@ run: $(READY)
 	snakemake --cores all $(if $(CONFIG),--configfile $(CONFIG))
 
 test: $(READY)
-	pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-tracking: $(READY)
 	@command -v initdb || ls /usr/lib/postgresql/*/bin/initdb || { echo "install PostgreSQL: apt-get install postgresql"; exit 2; }

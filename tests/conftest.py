@@ -17,6 +17,12 @@ from maxk.config import Config
 from pipeline import RESULTS, snakemake
 
 ROOT = Path(__file__).parent.parent
+# Few tests, but whole runs of the pipeline. They go first, or one process would end alone with them.
+WHOLE_RUNS = ("test_end_to_end", "test_module", "test_tracking", "test_kubernetes")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in WHOLE_RUNS)
 
 
 @pytest.fixture(scope="session")
