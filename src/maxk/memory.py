@@ -15,6 +15,7 @@ from pathlib import Path
 
 from maxk import sharding
 from maxk.config import Architecture, Config, HubBase, Training
+from maxk.sharding import Sharding
 
 PROCESS = 4_000  # libraries, and whatever is small
 # Decoded tests of all rows of a source, in MB; those that are not named here are small. Estimates.
@@ -50,9 +51,9 @@ def train(config: Config, objective: str) -> int:
     is no GPU, or where the accelerate file moves them there.
     """
     training = config.training_of(objective)
-    read_once, offloaded = _sharding(training)
-    readers = 1 if read_once else training.processes
-    holders = 1 if offloaded else 0 if config.gpus else training.processes
+    weights = _sharding(training)
+    readers = 1 if weights.read_once else training.processes
+    holders = 1 if weights.offloaded else 0 if config.gpus else training.processes
     if training.lora is not None:  # the reference is the policy without adapters; these are small
         billion = readers * BYTES_32 + BYTES_32
     else:
@@ -63,12 +64,10 @@ def train(config: Config, objective: str) -> int:
     return round(training.processes * each + billion * _billions(config))
 
 
-def _sharding(training: Training) -> tuple[bool, bool]:
-    """Whether one process reads the weights for all, and whether gradients and moments stay in main memory."""
+def _sharding(training: Training) -> Sharding:
     if training.accelerate is None or not Path(training.accelerate).is_file():  # `maxk train` says that it is missing
-        return False, False
-    found = sharding.read(training.accelerate)
-    return found.read_once, found.offloaded
+        return sharding.WHOLE
+    return sharding.read(training.accelerate)
 
 
 def _tests(config: Config, datasets: Sequence[str]) -> list[float]:

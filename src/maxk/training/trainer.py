@@ -17,8 +17,8 @@ No parent code is copied; a few small overrides do it.
 
 What differs from TRL's defaults, to follow the paper (Sections 3.1 and 4.4): loss_type "grpo" (mean over a completion's
 tokens, then over completions; TRL: "dapo"), β = 0.01 without importance weights on the KL term (TRL: 0, with), learning
-rate from the config (TRL: 1e-6), constant after warm-up, no weight decay, `num_iterations` from the config, and no
-importance-sampling correction of vLLM's samples (TRL: on, and it may drop whole completions).
+rate from the config (TRL: 1e-6), constant after warm-up, no weight decay, `num_iterations` from the config, no
+dropout, and no importance-sampling correction of vLLM's samples (TRL: on, and it may drop whole completions).
 """
 
 from __future__ import annotations
