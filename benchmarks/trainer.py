@@ -1,13 +1,14 @@
 """One training step against stock GRPOTrainer: same model, data, seed, batch and iterations, runs interleaved.
 
     python benchmarks/trainer.py                      # the pocket base model on this machine
-    python benchmarks/trainer.py --config config/mini.yaml --model PATH --batches 2 --repeats 2
+    python benchmarks/trainer.py --config config/mini.yaml --model PATH --batches 1 --repeats 6 --full-length
     python benchmarks/trainer.py --config config/mini.yaml --model PATH --batches 3 --split
 
 Prints the median ratio of CPU-seconds (of the GPU's wall-clock seconds where there is one) a step, for on-policy
 objectives at one PPO iteration and off-policy ones at three. The reward is a cheap function of the text, so that what
-is measured is the trainer. `--split` says where our own step's time goes, with the real reward (programs run in the
-sandbox), and the GPU's peak memory.
+is measured is the trainer. With `--full-length` every completion is `max_tokens` long, so that both trainers do the
+same work whatever they sample, and ours gains nothing by leaving out padding. `--split` says where our own step's time
+goes, with the real reward (programs run in the sandbox), and the GPU's peak memory.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def main() -> None:
     parser.add_argument("--objectives", nargs="+", choices=[name for name, _ in CASES])
     parser.add_argument("--batches", type=int, default=8, help="generation batches a run")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--full-length", action="store_true", help="completions end at max_tokens only")
     parser.add_argument("--split", action="store_true", help="where the time of our step goes, instead of the ratio")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -68,7 +70,9 @@ def ratio(config: Config, model: str, name: str, iterations: int, args: argparse
     seconds: dict[str, list[float]] = {"stock": [], "ours": []}
     for _ in range(args.repeats + 1):  # the first pair warms up
         for which, objective in (("stock", None), ("ours", name)):
-            trainer = make_trainer(config, model, objective, iterations, args.batches, [by_length])
+            trainer = make_trainer(
+                config, model, objective, iterations, args.batches, [by_length], full_length=args.full_length
+            )
             started = now()
             trainer.train()
             seconds[which].append((now() - started) / args.batches)
@@ -81,7 +85,14 @@ def ratio(config: Config, model: str, name: str, iterations: int, args: argparse
 
 
 def make_trainer(
-    config: Config, model: str, objective: str | None, iterations: int, batches: int, reward: list[Any], **extra: Any
+    config: Config,
+    model: str,
+    objective: str | None,
+    iterations: int,
+    batches: int,
+    reward: list[Any],
+    full_length: bool = False,
+    **extra: Any,
 ) -> GRPOTrainer:
     """Our trainer with an objective, or the stock one, for so many generation batches."""
     training = config.training.model_copy(update={"iterations": iterations})
@@ -99,6 +110,8 @@ def make_trainer(
         "args": arguments(training, Path(tempfile.gettempdir()), seed=0, prompts=count),
     }
     common["args"].save_strategy = "no"
+    if full_length:
+        common["args"].generation_kwargs = {"min_new_tokens": training.max_tokens}
     if objective is None:
         trainer = GRPOTrainer(**common)
     else:
