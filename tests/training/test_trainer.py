@@ -392,6 +392,10 @@ def test_arguments_follow_the_configuration(tmp_path: Path) -> None:
     assert (args.beta, args.epsilon, args.num_iterations, args.seed) == (0.02, 0.1, 3, 5)
     assert (args.loss_type, args.use_bias_correction_kl, args.weight_decay) == ("grpo", False, 0.0)
     assert args.save_steps == 3
+    # Left out, TRL puts "auto" there where it sees no DDP and no DeepSpeed: on two GPUs under FSDP2 each process then
+    # spread both models over both, and the first forward pass ended in "tensors on cuda:0 and cuda:1".
+    assert args.model_init_kwargs is not None
+    assert args.model_init_kwargs["device_map"] is None
 
 
 def test_the_pinned_revision_reaches_policy_and_reference(
