@@ -176,7 +176,7 @@ def split(config: Config, model: str, name: str, iterations: int, args: argparse
     parts = {
         "generation": SECONDS["generation"],
         "reward": SECONDS["reward"],
-        "old and reference policy": SECONDS["scoring"],
+        "reference policy": SECONDS["scoring"],
         "objective": SECONDS["objective"],
         "forward and backward": SECONDS["step"] - SECONDS["inputs"],
         "optimiser, rest": whole - SECONDS["step"],

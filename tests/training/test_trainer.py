@@ -95,6 +95,7 @@ def test_overridden_methods_have_the_signatures_we_rely_on(method: str, paramete
 def test_parent_reads_advantages_after_the_forward_pass() -> None:
     source = inspect.getsource(GRPOTrainer._compute_loss)
     assert source.index("_get_per_token_logps_and_entropies(") < source.index('inputs["advantages"]')
+    assert source.index("_get_per_token_logps_and_entropies(") < source.index('inputs.get("old_per_token_logps")')
     assert len(re.findall(r"self\._get_per_token_logps_and_entropies\(", source)) == 1
 
 
@@ -193,6 +194,8 @@ class Spy(MaxkTrainer):
 
     def _renew_advantages(self, inputs: dict[str, Any], per_token_logps: torch.Tensor) -> None:
         super()._renew_advantages(inputs, per_token_logps)
+        if not self._stale:
+            return
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
         mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
         with torch.no_grad():
@@ -236,6 +239,33 @@ def test_free_and_refreshed_ratios_train_alike(
         assert trainer._free_ratios == (microbatch == free)
         policies.append(weights(trainer))
     assert torch.allclose(*policies, atol=2e-5)
+
+
+class Counting(MaxkTrainer):
+    """Counts forward passes of the policy."""
+
+    passes = 0
+
+    def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+        Counting.passes += self.accelerator.unwrap_model(model) is self.accelerator.unwrap_model(self.model)
+        return super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+
+
+@pytest.mark.parametrize(("microbatch", "passes"), [(8, 2 * 3 * 2), (2, 2 * 3 * 8 + 2 * 2 * 8)])
+def test_ratios_are_one_until_the_policy_moves(microbatch: int, passes: int, base_model: str, tmp_path: Path) -> None:
+    """In 16 bits too, where passes over other batches round otherwise; and no pass is made for π_old alone."""
+    training = TRAINING.model_copy(
+        update={"iterations": 3, "microbatch_completions": microbatch, "precision": "bfloat16", "learning_rate": 1e-5}
+    )
+    Counting.passes = 0
+    trainer = trained(
+        base_model, tmp_path, {"type": "bon_offpolicy_exact", "k": 2}, trainer_class=Counting, training=training
+    )
+    log = {entry["step"]: entry for entry in trainer.state.log_history if "loss" in entry}
+    assert log[1]["learning_rate"] == 0.0
+    assert (log[2]["ratio_min"], log[2]["ratio_max"], log[2]["effective_sample_share"]) == (1.0, 1.0, 1.0)
+    assert log[3]["ratio_min"] < 1.0 < log[3]["ratio_max"]
+    assert Counting.passes == passes
 
 
 # ---------------------------------------------------------------------------------------------- sequence-level ratios

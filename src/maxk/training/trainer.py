@@ -4,15 +4,18 @@ No parent code is copied; a few small overrides do it.
 
 1. `_calculate_rewards` keeps the gathered reward matrix that the parent computes.
 2. `_generate_and_score_completions` replaces the parent's advantages by the objective's.
-3. Off-policy objectives need the current ratios ρ = π_θ/π_old of whole groups at every optimiser step, while TRL
+3. π_old is what the loss's own pass gave a micro-batch in its first iteration. TRL makes one more pass for it, over
+   sequences batched otherwise, which costs time and in 16 bits rounds otherwise: for whole completions of 200 tokens
+   ratios of 0.6 to 1.7 were seen of a policy that had not moved (docs/results-mini.md).
+4. Off-policy objectives need the current ratios ρ = π_θ/π_old of whole groups at every optimiser step, while TRL
    shuffles single sequences over micro-batches. Where a micro-batch holds whole groups, `_prepare_inputs` puts them
    together again and `_get_per_token_logps_and_entropies` renews the advantages from the forward pass that the loss
    makes anyway, so ratios are free. Elsewhere `_prepare_inputs` makes one forward pass without gradient over the
    optimiser step's micro-batches and gathers the ratios of split groups over processes. Weights are the same, because
    parameters do not move within an optimiser step.
-4. `ratio: sequence` turns TRL's length-normalised sequence loss into that of `surrogates.sequence_surrogate` by a
+5. `ratio: sequence` turns TRL's length-normalised sequence loss into that of `surrogates.sequence_surrogate` by a
    factor on the advantage (see `_sequence_factor`).
-5. `_prepare_inputs` puts sequences of like length into one micro-batch and cuts it to its longest, where TRL pads all
+6. `_prepare_inputs` puts sequences of like length into one micro-batch and cuts it to its longest, where TRL pads all
    to the longest of the generation batch.
 
 What differs from TRL's defaults, to follow the paper (Sections 3.1 and 4.4): loss_type "grpo" (mean over a completion's
@@ -146,12 +149,13 @@ class MaxkTrainer(GRPOTrainer):
     """GRPOTrainer whose advantages come from `objective`."""
 
     _buffered_inputs: list[dict[str, Any]] | None  # the parent's micro-batches of the last generation batch
+    num_iterations: int  # the parent's μ
 
     def __init__(self, *args: Any, objective: Objective, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.objective = objective
         self._gathered_rewards: Tensor  # [groups of all processes, n], of the last generation batch
-        self._renewing: dict[str, Any] | None = None  # the micro-batch whose advantages the loss's pass renews
+        self._renewing: dict[str, Any] | None = None  # the micro-batch of the loss at work, with what its pass renews
         whole_groups = self.args.per_device_train_batch_size % self.num_generations == 0
         one_batch = self.args.steps_per_generation * self.accelerator.num_processes == 1
         self._free_ratios = whole_groups and (one_batch or not objective.kind.batch_scaled)
@@ -175,7 +179,11 @@ class MaxkTrainer(GRPOTrainer):
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        iterations, self.num_iterations = self.num_iterations, 1  # at one the parent makes no pass for π_old
+        try:
+            output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        finally:
+            self.num_iterations = iterations
         if not self.model.training:
             self._log_evaluation(self._gathered_rewards)
             return output
@@ -214,11 +222,11 @@ class MaxkTrainer(GRPOTrainer):
         return self._buffered_inputs[position]
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        sequence_level = self.importance_sampling_level == "sequence"
-        renew = self.model.training and ((self._stale and self._free_ratios) or sequence_level)
-        self._renewing = dict(inputs) if renew else None
+        self._renewing = dict(inputs) if self.model.training else None
         try:
             loss: Tensor = super()._compute_loss(model, self._renewing or inputs)
+            if self._renewing is not None:
+                inputs["old_per_token_logps"] = self._renewing["old_per_token_logps"]
         finally:
             self._renewing = None
         if self.beta and self.model.training and self.state.global_step == 0:
@@ -226,9 +234,10 @@ class MaxkTrainer(GRPOTrainer):
         return loss
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        """The parent reads `inputs["advantages"]` after this pass; a contract test holds it to that."""
+        """The parent reads advantages and π_old from its inputs after this pass; a contract test holds it to that."""
         output = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         if self._renewing is not None:
+            self._renewing.setdefault("old_per_token_logps", output[0].detach())  # the first iteration's
             self._renew_advantages(self._renewing, per_token_logps=output[0].detach())
         return output
 
@@ -293,11 +302,8 @@ def require_same_reference(kl: float, temperature: float) -> None:
 
 
 def _log_ratios(inputs: dict[str, Any], per_token_logps: Tensor) -> Tensor:
-    """log π_θ(y|x) − log π_old(y|x) of whole completions [B]; zero where the parent kept no old log-probabilities."""
-    old = inputs.get("old_per_token_logps")
-    if old is None:
-        return torch.zeros(len(per_token_logps), device=per_token_logps.device)
-    ratios: Tensor = ((per_token_logps - old) * inputs["completion_mask"]).sum(-1)
+    """log π_θ(y|x) − log π_old(y|x) of whole completions [B]."""
+    ratios: Tensor = ((per_token_logps - inputs["old_per_token_logps"]) * inputs["completion_mask"]).sum(-1)
     return ratios
 
 
