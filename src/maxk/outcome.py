@@ -14,6 +14,10 @@ from maxk.config import Config
 # How Snakemake's own log names a failed job: its rule, then the log that the rule writes.
 _FAILED = re.compile(r"^Error in rule (\w+):$.*?^ +log: (.+?) \(check log file", re.MULTILINE | re.DOTALL)
 
+# What a process of several says before its launcher reports that one failed, and, of one that was killed, the report.
+_LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
+_OF_A_PROCESS = re.compile(r"(?:\[rank\d+\]: )?((?:maxk \w+|[\w.]*(?:Error|Exception)): .+)|\s+traceback : (Signal .+)")
+
 
 def success(config: Config) -> str:
     """Where to look after a run that ended well; names only what is there."""
@@ -39,9 +43,13 @@ def failure(logs: Sequence[str]) -> str:
 
 
 def _last_words(path: str) -> str:
-    """The last line of a job's log, which says why it ended."""
+    """The line of a job's log that says why it ended: the last, but for a launcher's report of its processes."""
     try:
         lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return "without a log"
+    if any(line.startswith(_LAUNCHER) for line in lines):
+        said = [match for line in lines if not line.startswith(_LAUNCHER) and (match := _OF_A_PROCESS.fullmatch(line))]
+        if said:
+            return next(words for words in said[-1].groups() if words)
     return next((line.strip() for line in reversed(lines) if line.strip()), "without a word")

@@ -1,0 +1,57 @@
+"""What a run says last names the job that failed and its reason, whoever wrote the end of its log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from maxk import outcome
+
+# As torchrun and `accelerate launch` leave it, shortened.
+REPORT = """E1128 18:10:06.174000 3846 torch/distributed/elastic/multiprocessing/api.py:986] failed (exitcode: 1)
+Traceback (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+maxk FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : {exitcode} (pid: 5645)
+  error_file: <N/A>
+  traceback : {traceback}
+============================================================
+"""
+NO_TRACEBACK = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("train grpo: 3/9\nmaxk train: no space left\n\n", "maxk train: no space left"),
+        ("ValueError: caught, and gone on from\nKilled\n", "Killed"),
+        (
+            '[rank1]:   File "a.py", line 1, in <module>\n[rank1]: RuntimeError: cuda:0 and cuda:1!\n'
+            + REPORT.format(exitcode=1, traceback=NO_TRACEBACK),
+            "RuntimeError: cuda:0 and cuda:1!",
+        ),
+        (
+            "maxk train: before the first step the KL is 4.3\n" + REPORT.format(exitcode=2, traceback=NO_TRACEBACK),
+            "maxk train: before the first step the KL is 4.3",
+        ),
+        (
+            "train grpo: 3/9\n" + REPORT.format(exitcode=-9, traceback="Signal 9 (SIGKILL) received by PID 5645"),
+            "Signal 9 (SIGKILL) received by PID 5645",
+        ),
+    ],
+)
+def test_failed_jobs_are_named_with_their_reason(log: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(log)
+    snakemake = tmp_path / "snakemake.log"
+    snakemake.write_text(
+        f"Error in rule train:\n    jobid: 4\n    log: {tmp_path}/train.log (check log file(s) for error details)\n"
+    )
+    first, *_ = outcome.failure([str(snakemake)]).splitlines()
+    assert first == f"maxk: train failed: {said} ({tmp_path}/train.log)"
