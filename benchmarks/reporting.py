@@ -108,6 +108,7 @@ def write_logs(config: Config) -> None:
         keys = ("reward", "kl", "entropy", "ratio_q99")
         lines = (dict(zip(keys, map(float, 0.5 + step / 400 + noise[step]), strict=True)) for step in range(120))
         path.write_text("".join(json.dumps({"step": step, **line}) + "\n" for step, line in enumerate(lines, 1)))
+        Path(config.layout.policy(policy)).write_text("{}")  # the training is finished
 
 
 def write_scores(config: Config) -> None:

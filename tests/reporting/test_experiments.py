@@ -52,6 +52,7 @@ def write_log(made: Experiment, objective: str, kl: Sequence[float], best: Seque
         for i, (k, b) in enumerate(zip(kl, best, strict=True))
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    Path(made.config.layout.policy(f"{objective}/seed0")).write_text("{}")  # the training is finished
 
 
 def read_csv(path: str) -> dict[str, Mapping[str, str]]:

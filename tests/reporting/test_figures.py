@@ -35,6 +35,7 @@ def write_metrics(made: Experiment, objective: str = "grpo", lines: int = 30) ->
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [{"step": i + 1, "reward": i / 30, "kl": None if i < 3 else 0.1, "ratio_q99": 1.5} for i in range(lines)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path(made.config.layout.policy(f"{objective}/seed0")).write_text("{}")  # the training is finished
 
 
 def test_every_figure_that_rules_ask_for_is_drawn() -> None:
@@ -99,6 +100,14 @@ def test_half_a_line_of_metrics_is_one_line_of_error(small: Experiment) -> None:
     path.write_text(path.read_text()[:-9])
     with pytest.raises(UserError, match=r"metrics.jsonl: not one JSON object a line"):
         figures.write("training", load(small.config), small.config)
+
+
+def test_a_training_that_is_not_finished_has_no_curves(small: Experiment) -> None:
+    """One that is being done again would stand beside scores of the whole training, and cut the other seeds' logs."""
+    write_metrics(small)
+    assert training_log.read(small.config, "grpo", ["reward"])["reward"].shape == (1, 30)
+    Path(small.config.layout.policy("grpo/seed0")).unlink()
+    assert training_log.read(small.config, "grpo", ["reward"]) == {}
 
 
 def test_a_policy_keeps_its_look_whatever_is_shown() -> None:

@@ -15,12 +15,14 @@ from maxk.estimators import Floats
 
 
 def read(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:
-    """Metrics [seeds, generation batches] of a row by key; seeds are cut to the shortest log.
+    """Metrics [seeds, generation batches] of a row by key, of finished trainings; seeds are cut to the shortest log.
 
+    A training that was killed, or is being done again, leaves a log that ends early; its policy is written last.
     Step s belongs to batch (s − 1) // μ, and a batch's value is the mean over the PPO iterations that log the key:
     ratios are logged only where samples are stale, from the second iteration on.
     """
-    runs = [_read_metrics(config.layout.metrics(policy)) for policy in config.seeded(row)]
+    finished = [policy for policy in config.seeded(row) if Path(config.layout.policy(policy)).exists()]
+    runs = [_read_metrics(config.layout.metrics(policy)) for policy in finished]
     iterations = config.training_of(row).iterations
     found = {}
     for key in keys:
