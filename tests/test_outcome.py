@@ -16,6 +16,12 @@ torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
 ============================================================
 maxk FAILED
 ------------------------------------------------------------
+Failures:
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 5644)
+  traceback : Signal 15 (SIGTERM) received by PID 5644
+------------------------------------------------------------
 Root Cause (first observed failure):
 [0]:
   rank      : 1 (local_rank: 1)
@@ -34,7 +40,7 @@ NO_TRACEBACK = "To enable traceback see: https://pytorch.org/docs/stable/elastic
         ("ValueError: caught, and gone on from\nKilled\n", "Killed"),
         (
             '[rank1]:   File "a.py", line 1, in <module>\n[rank1]: RuntimeError: cuda:0 and cuda:1!\n'
-            + REPORT.format(exitcode=1, traceback=NO_TRACEBACK),
+            "[rank0]: RuntimeError: Connection closed by peer\n" + REPORT.format(exitcode=1, traceback=NO_TRACEBACK),
             "RuntimeError: cuda:0 and cuda:1!",
         ),
         (

@@ -16,7 +16,12 @@ _FAILED = re.compile(r"^Error in rule (\w+):$.*?^ +log: (.+?) \(check log file",
 
 # What a process of several says before its launcher reports that one failed, and, of one that was killed, the report.
 _LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
-_OF_A_PROCESS = re.compile(r"(?:\[rank\d+\]: )?((?:maxk \w+|[\w.]*(?:Error|Exception)): .+)|\s+traceback : (Signal .+)")
+# Earlier ones first: a process that fails takes others with it, and the launcher kills the rest.
+_OF_A_PROCESS = (
+    re.compile(r"^(maxk \w+: .+)$", re.MULTILINE),
+    re.compile(r"^\[rank\d+\]: ([\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE),
+    re.compile(r"Root Cause \(first observed failure\):.*?traceback : (Signal .+?)$", re.MULTILINE | re.DOTALL),
+)
 
 
 def success(config: Config) -> str:
@@ -45,11 +50,11 @@ def failure(logs: Sequence[str]) -> str:
 def _last_words(path: str) -> str:
     """The line of a job's log that says why it ended: the last, but for a launcher's report of its processes."""
     try:
-        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "without a log"
-    if any(line.startswith(_LAUNCHER) for line in lines):
-        said = [match for line in lines if not line.startswith(_LAUNCHER) and (match := _OF_A_PROCESS.fullmatch(line))]
-        if said:
-            return next(words for words in said[-1].groups() if words)
-    return next((line.strip() for line in reversed(lines) if line.strip()), "without a word")
+    if _LAUNCHER in text:
+        for pattern in _OF_A_PROCESS:
+            if said := pattern.search(text):
+                return said[1]
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "without a word")

@@ -265,6 +265,9 @@ def test_ratios_are_one_until_the_policy_moves(microbatch: int, passes: int, bas
     assert log[1]["learning_rate"] == 0.0
     assert (log[2]["ratio_min"], log[2]["ratio_max"], log[2]["effective_sample_share"]) == (1.0, 1.0, 1.0)
     assert log[3]["ratio_min"] < 1.0 < log[3]["ratio_max"]
+    assert (
+        log[5]["ratio_min"] < log[5]["ratio_max"]
+    )  # the second batch: π_old is of its first iteration, not its second
     assert Counting.passes == passes
 
 
@@ -424,8 +427,9 @@ def test_arguments_follow_the_configuration(tmp_path: Path) -> None:
     assert args.save_steps == 3
     # Left out, TRL puts "auto" there where it sees no DDP and no DeepSpeed: on two GPUs under FSDP2 each process then
     # spread both models over both, and the first forward pass ended in "tensors on cuda:0 and cuda:1".
-    assert args.model_init_kwargs is not None
-    assert args.model_init_kwargs["device_map"] is None
+    several = arguments(training.model_copy(update={"processes": 2}), tmp_path, seed=5, prompts=16)
+    assert several.model_init_kwargs is not None
+    assert several.model_init_kwargs["device_map"] is None
 
 
 def test_the_pinned_revision_reaches_policy_and_reference(

@@ -66,9 +66,13 @@ def arguments(config: Training, folder: Path, seed: int, prompts: int, revision:
     return GRPOConfig(
         output_dir=str(folder),
         seed=seed,
-        # Of policy and reference. No device map: a process's models are whole on its own device until accelerate shards
-        # them. TRL 1.16 says so itself under DDP and DeepSpeed, but under FSDP would spread both over all GPUs.
-        model_init_kwargs={"device_map": None, **models.SAFE, **({} if revision is None else {"revision": revision})},
+        # Of policy and reference. Of several processes each has them whole until accelerate places or shards them: TRL
+        # 1.16 sees to that under DDP and DeepSpeed, but under FSDP would spread both over all GPUs.
+        model_init_kwargs={
+            **models.SAFE,
+            **({} if revision is None else {"revision": revision}),
+            **({"device_map": None} if config.processes > 1 else {}),
+        },
         shuffle_dataset=False,
         max_steps=prompts // config.prompts_per_step * config.iterations,
         per_device_train_batch_size=config.microbatch_completions,
