@@ -9,15 +9,8 @@ In float32 ratios stay 1. What bfloat16 makes of them is noise in off-policy wei
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
 
-import torch
-
-from maxk import config as configuration
-from maxk import environment
-from maxk.training.pretrain import pretrain
-from trainer import ROOT, by_length, make_trainer
+from trainer import by_length, experiment, make_trainer
 
 ITERATIONS, BATCHES, LEARNING_RATE = 3, 2, 1e-8
 
@@ -27,16 +20,7 @@ def main() -> None:
     parser.add_argument("--config", help="an experiment laid over the default, for its training settings and problems")
     parser.add_argument("--model", help="a model folder; by default the pocket base model is pretrained")
     args = parser.parse_args()
-    torch.set_num_threads(1)
-    environment.quiet_libraries()
-    content = configuration.read_yaml(ROOT / "config" / "config.yaml")
-    if args.config is not None:
-        content = configuration.overlay(content, configuration.read_yaml(args.config))
-    config = configuration.parse(content)
-    with tempfile.TemporaryDirectory() as folder:
-        model = args.model or str(Path(folder) / "model")
-        if args.model is None:
-            pretrain(config.base, config.prompt, Path(model))
+    with experiment(args.config, args.model) as (config, model):
         for precision in ("float32", "bfloat16"):
             update = {"precision": precision, "learning_rate": LEARNING_RATE, "warmup_steps": 1}
             training = config.training.model_copy(update=update)

@@ -18,7 +18,8 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +51,26 @@ def main() -> None:
     parser.add_argument("--full-length", action="store_true", help="completions end at max_tokens only")
     parser.add_argument("--split", action="store_true", help="where the time of our step goes, instead of the ratio")
     args = parser.parse_args()
+    cases = [case for case in CASES if args.objectives is None or case[0] in args.objectives]
+    with experiment(args.config, args.model) as (config, model):
+        for name, iterations in cases:
+            (split if args.split else ratio)(config, model, name, iterations, args)
+
+
+@contextmanager
+def experiment(overlay: str | None, model: str | None) -> Iterator[tuple[Config, str]]:
+    """The default experiment, with another laid over it, and the model to train: by default pretrained now."""
     torch.set_num_threads(1)
     environment.quiet_libraries()
     content = configuration.read_yaml(ROOT / "config" / "config.yaml")
-    if args.config is not None:
-        content = configuration.overlay(content, configuration.read_yaml(args.config))
+    if overlay is not None:
+        content = configuration.overlay(content, configuration.read_yaml(overlay))
     config = configuration.parse(content)
-    cases = [case for case in CASES if args.objectives is None or case[0] in args.objectives]
     with tempfile.TemporaryDirectory() as folder:
-        model = args.model or str(Path(folder) / "model")
-        if args.model is None:
+        if model is None:
+            model = str(Path(folder) / "model")
             pretrain(config.base, config.prompt, Path(model))
-        for name, iterations in cases:
-            (split if args.split else ratio)(config, model, name, iterations, args)
+        yield config, model
 
 
 def ratio(config: Config, model: str, name: str, iterations: int, args: argparse.Namespace) -> None:

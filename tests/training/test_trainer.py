@@ -265,9 +265,8 @@ def test_ratios_are_one_until_the_policy_moves(microbatch: int, passes: int, bas
     assert log[1]["learning_rate"] == 0.0
     assert (log[2]["ratio_min"], log[2]["ratio_max"], log[2]["effective_sample_share"]) == (1.0, 1.0, 1.0)
     assert log[3]["ratio_min"] < 1.0 < log[3]["ratio_max"]
-    assert (
-        log[5]["ratio_min"] < log[5]["ratio_max"]
-    )  # the second batch: π_old is of its first iteration, not its second
+    # The second batch, whose first step moves: π_old is of its first iteration, not of its second.
+    assert log[5]["ratio_min"] < log[5]["ratio_max"]
     assert Counting.passes == passes
 
 
