@@ -1,7 +1,8 @@
 """Measures the rates of `config/rates.yaml` on one GPU: tokens generated and tokens trained a second.
 
 Rates depend on the architecture, not on the weights, so these are random and nothing is downloaded. Generation is that
-of the transformers backend at one batch; vLLM is faster, so plans err on the long side.
+of the transformers backend at one batch; vLLM is faster, so plans err on the long side. So do they
+with several iterations on a generation batch, of which each is counted with a reference pass that only the first makes.
 
     python benchmarks/rates.py 0.5b 7b
 """
@@ -50,7 +51,7 @@ def measure(name: str, generated: int, trained: int) -> dict[str, Any]:
         )  # fmt: skip
 
     def update() -> None:
-        """One forward pass without gradients (old or reference policy), one with, and its backward pass."""
+        """One forward pass without gradients (reference policy), one with, and its backward pass."""
         with torch.no_grad():
             model(sequences, logits_to_keep=COMPLETION)
         logits = model(sequences, logits_to_keep=COMPLETION).logits

@@ -7,8 +7,9 @@
 Prints the median ratio of CPU-seconds (of the GPU's wall-clock seconds where there is one) a step, for on-policy
 objectives at one PPO iteration and off-policy ones at three. The reward is a cheap function of the text, so that what
 is measured is the trainer. With `--full-length` every completion is `max_tokens` long, so that both trainers do the
-same work whatever they sample, and ours gains nothing by leaving out padding. `--split` says where our own step's time
-goes, with the real reward (programs run in the sandbox), and the GPU's peak memory.
+same work whatever they sample, and ours gains nothing by leaving out padding of completions (it still does of prompts).
+`--split` says where our own step's time goes, with the real reward (programs run in the sandbox), and the GPU's peak
+memory.
 """
 
 from __future__ import annotations
@@ -184,7 +185,7 @@ def split(config: Config, model: str, name: str, iterations: int, args: argparse
     parts = {
         "generation": SECONDS["generation"],
         "reward": SECONDS["reward"],
-        "reference policy": SECONDS["scoring"],
+        "passes without gradient": SECONDS["scoring"],
         "objective": SECONDS["objective"],
         "forward and backward": SECONDS["step"] - SECONDS["inputs"],
         "optimiser, rest": whole - SECONDS["step"],

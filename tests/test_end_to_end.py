@@ -18,7 +18,7 @@ from mlflow import MlflowClient
 
 from maxk import files
 from maxk.reporting import specs
-from pipeline import Background, snakemake, tables
+from pipeline import RESULTS, TABLES, Background, snakemake, tables
 
 POLICIES = ["base", "grpo", "bon_offpolicy_exact"]
 DATASETS = ["pocket-contests", "pocket-short"]
@@ -195,13 +195,13 @@ def _digests(folder: Path) -> dict[Path, str]:
 # -------------------------------------------------------------------------------------------------------------- kills
 def test_a_killed_run_ends_with_the_same_tables(finished: Path, tmp_path: Path) -> None:
     """kill -9 of everything at random moments, each followed by the same command. `make test-faults` has more."""
-    moments = random.Random(0)
+    moments, wanted = random.Random(0), ("--", *(f"{RESULTS}/{name}" for name in TABLES))
     for _ in range(3):
-        run = Background(tmp_path)
+        run = Background(tmp_path, *wanted)
         time.sleep(moments.uniform(5, 30))
         run.signal(signal.SIGKILL, jobs=True)
         run.wait()
-    done = snakemake(tmp_path)
+    done = snakemake(tmp_path, *wanted)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert tables(tmp_path) == tables(finished)
 
@@ -213,8 +213,9 @@ def _steps(folder: Path, policy: str) -> list[dict[str, float]]:
     return [{key: value for key, value in line.items() if "time" not in key} for line in lines]
 
 
-@pytest.mark.parametrize("objective", ["grpo", "bon_offpolicy_exact"])
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("objective", "how"), [("grpo", signal.SIGTERM), ("bon_offpolicy_exact", signal.SIGKILL)], ids=["asked", "killed"]
+)
 def test_a_stopped_training_job_ends_as_an_undisturbed_one(
     objective: str, how: signal.Signals, finished: Path, tmp_path: Path
 ) -> None:
@@ -226,9 +227,11 @@ def test_a_stopped_training_job_ends_as_an_undisturbed_one(
     path.write_text(json.dumps(config))
     train = [sys.executable, "-m", "maxk", "train", objective, "--config", "results/seconds/config.json", "--seed"]
     subprocess.run([*train, "1"], cwd=folder, check=True, capture_output=True)
-    (folder / f"results/seconds/policies/{objective}/seed1").rename(tmp_path / "undisturbed")
+    policy = folder / f"results/seconds/policies/{objective}/seed1"
+    shutil.copytree(policy, tmp_path / "undisturbed")
 
-    log = folder / f"results/seconds/policies/{objective}/seed1/metrics.jsonl"
+    log = policy / "metrics.jsonl"
+    log.unlink()
     process = subprocess.Popen([*train, "1"], cwd=folder, stderr=subprocess.PIPE)
     while not log.exists() or log.read_text().count("\n") < 5:
         assert process.poll() is None, process.stderr.read()
@@ -236,7 +239,7 @@ def test_a_stopped_training_job_ends_as_an_undisturbed_one(
     process.send_signal(how)
     process.communicate()
     assert process.returncode == (143 if how is signal.SIGTERM else -9)
-    assert not (folder / f"results/seconds/policies/{objective}/seed1/policy.json").exists()
+    assert not (policy / "policy.json").exists()  # once it stood there; training anew took it away
     stopped_at = log.read_text().count("\n")
     subprocess.run([*train, "1"], cwd=folder, check=True, capture_output=True)
 

@@ -291,11 +291,10 @@ class Prompt(Section):
 
 # ------------------------------------------------------------------------------------------------ training
 class Lora(Section):
-    """Low-rank adapters instead of all weights; the saved policy has them merged."""
+    """Low-rank adapters instead of all weights, without dropout; the saved policy has them merged."""
 
     rank: Count = 16
     alpha: Count = 32
-    dropout: Fraction = 0.0
     target_modules: str | tuple[str, ...] = Field("all-linear", description="Modules that get an adapter (peft).")
 
 

@@ -100,10 +100,14 @@ def test_parent_reads_advantages_after_the_forward_pass() -> None:
 
 
 # ------------------------------------------------------------------------------------------- advantages, nothing else
-def test_grpo_equals_the_stock_trainer(base_model: str, tmp_path: Path) -> None:
-    stock = trained(base_model, tmp_path / "stock", {}, trainer_class=GRPOTrainer)
-    ours = trained(base_model, tmp_path / "ours", {"type": "grpo"})
-    assert torch.allclose(weights(stock), weights(ours), atol=1e-6)
+# With several iterations Adam divides gradients that round otherwise; weights move by 0.005.
+@pytest.mark.parametrize(("iterations", "tolerance"), [(1, 1e-6), (3, 1e-5)])
+def test_grpo_equals_the_stock_trainer(iterations: int, tolerance: float, base_model: str, tmp_path: Path) -> None:
+    """With several iterations also π_old is compared, for which the stock trainer makes a pass of its own."""
+    training = TRAINING.model_copy(update={"iterations": iterations})
+    stock = trained(base_model, tmp_path / "stock", {}, trainer_class=GRPOTrainer, training=training)
+    ours = trained(base_model, tmp_path / "ours", {"type": "grpo"}, training=training)
+    assert torch.allclose(weights(stock), weights(ours), atol=tolerance)
     assert list(stock._logs["advantages"]) == pytest.approx(list(ours._logs["advantages"]), abs=1e-5)
 
 
@@ -307,22 +311,30 @@ def test_sequence_ratio_is_the_sequence_surrogate(base_model: str, tmp_path: Pat
 
 
 # -------------------------------------------------------------------------------------------------- several processes
-@pytest.mark.parametrize("name", ["bon_loo1", "bon_offpolicy", "bon_offpolicy_exact"])
-def test_two_processes_train_as_one(name: str, base_model: str, tmp_path: Path) -> None:
-    """Gloo on the CPU; the groups of four are split over the processes where the micro-batch asks for it."""
-    script = Path(__file__).with_name("two_processes.py")
-    policies = []
+SPLIT = ["bon_loo1", "bon_offpolicy", "bon_offpolicy_exact"]
+
+
+@pytest.fixture(scope="module")
+def by_processes(base_model: str, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Folders of the policies trained by one process and by two."""
+    script, folders = Path(__file__).with_name("two_processes.py"), {}
     for processes in (1, 2):
-        target = tmp_path / f"{processes}.pt"
+        folders[processes] = tmp_path_factory.mktemp("processes")
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-        arguments = [str(script), base_model, name, str(target)]
+        arguments = [str(script), base_model, str(folders[processes]), *SPLIT]
         done = subprocess.run([sys.executable, *launcher, *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
-        assert f"world size {processes}" in done.stdout
-        policies.append(torch.load(target))
+        assert done.stdout.count(f"world size {processes}") == len(SPLIT)
+    return folders
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_two_processes_train_as_one(name: str, by_processes: dict[int, Path], base_model: str) -> None:
+    """Gloo on the CPU; the groups of four are split over the processes where the micro-batch asks for it."""
+    one, two = (torch.load(folder / f"{name}.pt") for folder in by_processes.values())
     start = AutoModelForCausalLM.from_pretrained(base_model)
-    assert not torch.allclose(policies[0], torch.cat([p.detach().flatten() for p in start.parameters()]), atol=1e-4)
-    assert torch.allclose(*policies, atol=2e-5)
+    assert not torch.allclose(one, torch.cat([p.detach().flatten() for p in start.parameters()]), atol=1e-4)
+    assert torch.allclose(one, two, atol=2e-5)
 
 
 # ------------------------------------------------------------------------------------------ evaluation while training

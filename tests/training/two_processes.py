@@ -1,12 +1,13 @@
-"""Trains on fixed completions and saves the weights: run by a test in one process and in two.
+"""Trains on fixed completions and saves the weights, as OBJECTIVE.pt: run by a test in one process and in two.
 
-    torchrun --nproc_per_node 2 two_processes.py MODEL OBJECTIVE TARGET
+    torchrun --nproc_per_node 2 two_processes.py MODEL FOLDER OBJECTIVE...
 
 Sampling draws other completions in every process, so completions are laid down by (prompt, member of its group).
 """
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,8 +22,7 @@ PROMPTS = [f"sort up, {word}\n" for word in ("total", "largest", "count", "middl
 TEXTS = ["print(a)", "a = sorted(a)", "print(sum(a))", "a = a[::-1]\nprint(len(a))"]
 
 
-def main(model: str, objective: str, target: str) -> None:
-    torch.set_num_threads(1)
+def train(model: str, folder: str, objective: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     processes = int(os.environ["WORLD_SIZE"])
     training = Training(
@@ -51,7 +51,7 @@ def main(model: str, objective: str, target: str) -> None:
     trainer = MaxkTrainer(
         model=model,
         reward_funcs=[by_length],
-        args=arguments(training, target + ".d", seed=0, prompts=4),
+        args=arguments(training, Path(folder) / objective, seed=0, prompts=4),
         train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
         processing_class=tokenizer,
         rollout_func=laid_down,
@@ -61,8 +61,10 @@ def main(model: str, objective: str, target: str) -> None:
     model_ = trainer.accelerator.unwrap_model(trainer.model)
     if trainer.is_world_process_zero():
         print(f"world size {trainer.accelerator.num_processes}")
-        torch.save(torch.cat([p.detach().flatten() for p in model_.parameters()]), target)
+        torch.save(torch.cat([p.detach().flatten() for p in model_.parameters()]), Path(folder) / f"{objective}.pt")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    torch.set_num_threads(1)
+    for name in sys.argv[3:]:
+        train(*sys.argv[1:3], name)

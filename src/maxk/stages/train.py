@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> None:
     name, layout = policy_name(args.objective, args.seed), config.layout
     folder = Path(layout.policy(name)).parent
     with files.exclusive(folder), tracking.stage(config, "train", policy=name) as tracked:
+        Path(layout.policy(name)).unlink(missing_ok=True)  # a policy that is trained again is not finished
         policy = _train(config, args.objective, args.seed, tracked)
         files.write_policy(layout.policy(name), policy)
         shutil.rmtree(folder / "checkpoints")  # only now: without the marker they are what a killed run goes on from

@@ -144,7 +144,6 @@ def lora(config: Training) -> LoraConfig | None:
         task_type="CAUSAL_LM",
         r=config.lora.rank,
         lora_alpha=config.lora.alpha,
-        lora_dropout=config.lora.dropout,
         target_modules=targets if isinstance(targets, str) else list(targets),
     )
 
