@@ -9,7 +9,7 @@ FROM debian:bookworm-slim
 # hadolint ignore=DL3008
 RUN apt-get update && \
     apt-get install --yes --no-install-recommends \
-        bubblewrap ca-certificates git kubernetes-client libseccomp2 make python3 python3-venv && \
+        bubblewrap ca-certificates git kubernetes-client libseccomp2 make python3 python3-venv tini && \
     rm -rf /var/lib/apt/lists/*
 
 RUN useradd --create-home --uid 1000 maxk && \
@@ -25,4 +25,6 @@ RUN mkdir -p src/maxk && \
 ENV PATH=/opt/venv/bin:$PATH OMP_NUM_THREADS=1 NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
 COPY --chown=maxk:maxk . .
+# As process 1 it hands a stop on to every process of a job, where a shell would keep it, and clears away orphans.
+ENTRYPOINT ["tini", "-g", "--"]
 CMD ["snakemake", "--cores", "all"]

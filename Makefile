@@ -8,6 +8,7 @@
 # make clean  the environments and tool caches; results are removed by `maxk clean`
 # make audit  known vulnerabilities of the installed versions (needs the network)
 # make test-vllm  the tests of the vLLM backend, on the CPU, in a second environment (.venv-vllm, 3 GB)
+# make test-kubernetes IMAGE=…  the pipeline through the Kubernetes cluster of one node that kubectl reaches
 # make test-slurm  the pipeline through a real Slurm on this machine (root on Debian, whose Slurm it installs)
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: run test test-faults test-tracking test-vllm vllm-environment test-slurm check docs audit ui clean
+.PHONY: run test test-faults test-tracking test-vllm vllm-environment test-slurm test-kubernetes check docs audit ui clean
 
 run: $(READY)
 	@test -z "$(CONFIG)" || test -f "$(CONFIG)" || { echo "no config file $(CONFIG); config/ holds some"; exit 2; }
@@ -41,6 +42,9 @@ test-vllm: vllm-environment
 
 test-slurm: $(READY)
 	tests/slurm/check.sh
+
+test-kubernetes:
+	tests/kubernetes/check.sh $(IMAGE)
 
 check: $(READY)
 	ruff check .

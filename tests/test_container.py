@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 
 def packages(text: str) -> set[str]:
@@ -21,7 +22,7 @@ def recipes(root: Path) -> dict[str, str]:
 
 def test_both_install_the_same(recipes: dict[str, str]) -> None:
     docker, apptainer = recipes["Dockerfile"], recipes["apptainer.def"]
-    assert packages(docker) == packages(apptainer)
+    assert packages(docker) == packages(apptainer) | {"tini"}
     assert "bubblewrap" in packages(docker)
     for recipe in (docker, apptainer):
         assert "debian:bookworm-slim" in recipe
@@ -31,6 +32,15 @@ def test_both_install_the_same(recipes: dict[str, str]) -> None:
 def test_the_image_runs_as_an_ordinary_user(recipes: dict[str, str]) -> None:
     """By number, which Kubernetes can check (`runAsNonRoot`)."""
     assert re.findall(r"^USER (.*)$", recipes["Dockerfile"], re.MULTILINE) == ["1000:1000"]
+
+
+def test_a_stop_reaches_every_process_of_a_job(root: Path, recipes: dict[str, str]) -> None:
+    """A shell as process 1 keeps SIGTERM to itself, and training is killed before it has saved a checkpoint."""
+    assert 'ENTRYPOINT ["tini", "-g", "--"]' in recipes["Dockerfile"]
+    profile = root / "workflow" / "profiles" / "kubernetes"
+    job = yaml.safe_load((profile / "job.yaml").read_text())
+    assert "command" not in job["spec"]["template"]["spec"]["containers"][0]  # it would replace the entry point
+    assert '"command"' not in (profile / "submit.py").read_text()
 
 
 def test_results_and_secrets_of_a_working_folder_stay_out(root: Path) -> None:

@@ -25,7 +25,7 @@ if verb == "create":
     [container] = job["spec"]["template"]["spec"]["containers"]
     command = 'cd "$1" && shift && "$@" > "$0.log" 2>&1; echo $? > "$0.rc"'
     place = [str(jobs / name), container["workingDir"]]
-    subprocess.Popen(["sh", "-c", command, *place, *container["command"]], stdout=subprocess.DEVNULL)
+    subprocess.Popen(["sh", "-c", command, *place, *container["args"]], stdout=subprocess.DEVNULL)
     print(name, end="")
 elif verb == "get":
     [name] = names

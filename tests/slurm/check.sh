@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A small experiment (experiment.yaml) through the shipped Slurm profile and a real Slurm on this machine: one job is
+# A small experiment (tests/configs/smallest.yaml) through the shipped Slurm profile and a real Slurm on this machine: one job is
 # cancelled midway, the same command runs again, and the tables must be those of a run without Slurm, byte for byte.
 # `make test-slurm`, as root on Debian; it installs Slurm and munge where they are missing, and stops them at the end.
 set -euo pipefail
@@ -38,7 +38,7 @@ say() { echo "test-slurm: $*, after $SECONDS s"; }
 die() { say "$*" >&2; exit 1; }
 targets=(results/seconds/table2.csv results/seconds/statistics.csv)
 pipeline() {
-    snakemake --snakefile "$here/Snakefile" --configfile "$here/tests/slurm/experiment.yaml" --directory "$work/$1" \
+    snakemake --snakefile "$here/Snakefile" --configfile "$here/tests/configs/smallest.yaml" --directory "$work/$1" \
         "${@:2}" -- "${targets[@]}"
 }
 # Site values on the command line; else the profile as it stands. No retries: the cancelled job is to stop the run. Jobs

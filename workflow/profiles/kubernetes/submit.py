@@ -30,7 +30,7 @@ def manifest(jobscript: Path, folder: Path) -> dict[str, Any]:
     pod = job["spec"]["template"]["spec"]
     pod["activeDeadlineSeconds"] = 60 * resources["runtime"]
     pod["containers"][0] |= {
-        "command": ["/bin/sh", str(jobscript)],
+        "args": ["/bin/sh", str(jobscript)],  # not `command`: the image's entry point hands signals on
         "workingDir": str(folder),
         "resources": {"requests": amounts, "limits": amounts},
     }

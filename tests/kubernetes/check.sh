@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# A small experiment (tests/configs/smallest.yaml) through the shipped Kubernetes profile on a real cluster, set up as
+# docs/clusters.md says. One training job is deleted midway and must leave a checkpoint, the same command runs again, the
+# tables must be those of a run within one pod, byte for byte, and the MLflow server must have every job.
+#   make test-kubernetes IMAGE=maxk:check
+# IMAGE is made by the Dockerfile; the node has it or can pull it (`kind load docker-image maxk:check`). The cluster that
+# kubectl reaches has one node, whose disk holds the volumes, with two cores and 12 GB. All happens in a namespace of its
+# own, which is deleted at the end.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+image=${1:?which image? make test-kubernetes IMAGE=…}
+space=maxk-check
+targets="results/seconds/table2.csv results/seconds/statistics.csv"
+
+say() { echo "test-kubernetes: $*, after $SECONDS s"; }
+die() { say "$*" >&2; exit 1; }
+k() { kubectl --namespace $space "$@"; }
+within() { k exec maxk -- bash -c "cd /work/maxk && $1"; }
+pipeline() { # FOLDER ARGUMENTS
+    within "snakemake --configfile tests/configs/smallest.yaml --directory /work/$1 $2 -- $targets"
+}
+# Jobs of one core, for a node of two; no retries, for the deleted job is to stop the run.
+on_kubernetes() {
+    pipeline cluster "--workflow-profile workflow/profiles/kubernetes --jobs 2 --retries 0 --max-threads 1"
+}
+
+nodes=$(kubectl get nodes --output=name) || nodes=
+if [ "$(wc -w <<< "$nodes")" != 1 ]; then
+    echo "test-kubernetes: not run, kubectl reaches no cluster of one node (kind, minikube, k3s …)" >&2
+    exit 2
+fi
+if kubectl get namespace $space > /dev/null 2>&1; then
+    echo "test-kubernetes: not run, this is there: kubectl delete namespace $space" >&2
+    exit 2
+fi
+
+work=$(mktemp --directory)
+finish() {
+    status=$?
+    if [ $status = 0 ]; then
+        kubectl delete namespace $space > /dev/null
+        kubectl delete persistentvolume $space-maxk $space-mlflow > /dev/null
+        rm -rf "$work"
+    else
+        echo "test-kubernetes: failed; logs are in $work, namespace $space is left for a look" >&2
+    fi
+    exit $status
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# ---- the site: this folder with image and volumes named in the profile
+mkdir "$work/maxk"
+git ls-files -z | xargs -0 cp --parents --no-dereference --target-directory "$work/maxk"
+profile=$work/maxk/workflow/profiles/kubernetes
+sed -i "s#registry.example.org/maxk:0.1.0#$image#" "$profile"/{job,cluster}.yaml
+# Claims of volumes on the node's disk; and a node of two cores is full with one job.
+sed -i "s/accessModes:/storageClassName: $space\n  &/; s/requests: {cpu: \"2\"/requests: {cpu: 100m/" "$profile/cluster.yaml"
+
+kubectl create namespace $space
+for claim in maxk:ReadWriteMany mlflow:ReadWriteOnce; do
+    kubectl apply --filename=- << END
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: $space-${claim%:*}}
+spec:
+  storageClassName: $space
+  accessModes: [${claim#*:}]
+  capacity: {storage: 2Ti}
+  hostPath: {path: /var/tmp/$space/${claim%:*}, type: DirectoryOrCreate}
+END
+done
+k apply --filename="$profile/cluster.yaml"
+# The node made the volumes' folders for root; a site's storage classes heed fsGroup.
+k apply --filename=- << END
+apiVersion: v1
+kind: Pod
+metadata: {name: folders}
+spec:
+  restartPolicy: Never
+  containers:
+    - name: folders
+      image: $image
+      securityContext: {runAsUser: 0}
+      command: [sh, -c, "rm -rf /volumes/*/* && chown 1000:1000 /volumes/*"]
+      volumeMounts: [{name: maxk, mountPath: /volumes/maxk}, {name: mlflow, mountPath: /volumes/mlflow}]
+  volumes:
+    - {name: maxk, persistentVolumeClaim: {claimName: maxk}}
+    - {name: mlflow, persistentVolumeClaim: {claimName: mlflow}}
+END
+until [ "$(k get pod folders --output='jsonpath={.status.phase}')" = Succeeded ]; do
+    [ $SECONDS -lt 300 ] || die "the first pod did not run"
+    sleep 1
+done
+k rollout restart deployment mlflow # it may have started before its folder was its own
+k wait --for=condition=Ready pod/maxk --timeout=300s
+k rollout status deployment mlflow --timeout=300s
+tar --create --directory "$work" maxk | k exec --stdin maxk -- tar --extract --directory /work
+say "the cluster is set up"
+
+pipeline local "--cores 2" > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the run in one pod failed"; }
+say "the run in one pod is done"
+
+on_kubernetes > "$work/first.log" 2>&1 &
+run=$!
+training=/work/cluster/results/seconds/policies/bon_offpolicy_exact/seed0
+until within "ls $training/checkpoints/*/checkpoint-*/trainer_state.json" > /dev/null 2>&1; do
+    kill -0 $run 2> /dev/null || { tail -n 40 "$work/first.log"; die "the run ended before its training job"; }
+done
+job=$(k get jobs --output='jsonpath={range .items[?(@.metadata.annotations.rule=="train")]}{.metadata.name}{end}')
+pod=$(k get pods --selector="job-name=$job" --output='jsonpath={.items[0].metadata.name}')
+k logs --follow "$pod" > "$work/pod.log" 2>&1 &
+k delete job "$job"
+say "training job $job was deleted after its first checkpoint"
+if wait $run; then die "the run did not notice the deleted job"; fi
+k wait --for=delete "pod/$pod" --timeout=130s
+within "test ! -e $training/policy.json" || die "the deleted job left a policy"
+say "its pod is gone"
+
+on_kubernetes > "$work/second.log" 2>&1 || { tail -n 40 "$work/second.log"; die "the second run failed"; }
+say "the second run is done"
+for target in $targets; do
+    within "cmp /work/local/$target /work/cluster/$target"
+done
+# One run of the training job, which the second one took up again.
+k exec --stdin maxk -- bash -c "cd /work/maxk && python -" << END
+from mlflow import MlflowClient
+from maxk import files
+where = files.read_json("/work/cluster/results/seconds/tracking.json")
+assert where["uri"] == "http://mlflow:5000", where
+found = MlflowClient(where["uri"]).search_runs([where["experiment_id"]], "tags.\`maxk.job\` LIKE 'train/%'")
+assert [run.info.status for run in found] == ["FINISHED"], found
+END
+echo "test-kubernetes: passed in $SECONDS s; $(k get jobs --output=name | wc -l) jobs went through Kubernetes"
