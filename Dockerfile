@@ -17,14 +17,16 @@ RUN useradd --create-home --uid 1000 maxk && \
 USER 1000:1000
 WORKDIR /opt/maxk
 
-# The pins alone decide this layer: changed code does not install everything anew.
+# The pins alone decide this layer: changed code does not install everything anew. Without a module no path to src/ is set.
 COPY --chown=maxk:maxk pyproject.toml README.md LICENSE ./
 RUN mkdir -p src/maxk && \
+    touch src/maxk/__init__.py && \
     python3 -m venv /opt/venv && \
     /opt/venv/bin/pip install --no-cache-dir --editable '.[kubernetes,slurm]'
 ENV PATH=/opt/venv/bin:$PATH OMP_NUM_THREADS=1 NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
 COPY --chown=maxk:maxk . .
+RUN maxk --help > /dev/null
 # As process 1 it hands a stop on to every process of a job, where a shell would keep it, and clears away orphans.
 ENTRYPOINT ["tini", "-g", "--"]
 CMD ["snakemake", "--cores", "all"]

@@ -77,18 +77,25 @@ def experiment(overlay: str | None, model: str | None) -> Iterator[tuple[Config,
 def ratio(config: Config, model: str, name: str, iterations: int, args: argparse.Namespace) -> None:
     """Prints our time a generation batch over the stock trainer's."""
     seconds: dict[str, list[float]] = {"stock": [], "ours": []}
+    rest: dict[str, list[float]] = {"stock": [], "ours": []}
     for _ in range(args.repeats + 1):  # the first pair warms up
         for which, objective in (("stock", None), ("ours", name)):
             trainer = make_trainer(
                 config, model, objective, iterations, args.batches, [by_length], full_length=args.full_length
             )
+            trainer._generate = timed("generation", trainer._generate)
+            SECONDS.clear()
             started = now()
             trainer.train()
             seconds[which].append((now() - started) / args.batches)
+            rest[which].append(seconds[which][-1] - SECONDS["generation"] / args.batches)
     ratios = [ours / stock for ours, stock in zip(seconds["ours"], seconds["stock"], strict=True)][1:]
+    rests = [ours / stock for ours, stock in zip(rest["ours"], rest["stock"], strict=True)][1:]
     print(
         f"{name:20s} μ={iterations}  ratio {statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
-        f"  stock {statistics.median(seconds['stock'][1:]):.3f} s a generation batch",
+        f"  stock {statistics.median(seconds['stock'][1:]):.3f} s a generation batch;"
+        f"  without generation {statistics.median(rests):.3f} [{min(rests):.3f}, {max(rests):.3f}]"
+        f"  stock {statistics.median(rest['stock'][1:]):.3f} s",
         flush=True,
     )
 

@@ -61,3 +61,28 @@ def test_failed_jobs_are_named_with_their_reason(log: str, said: str, tmp_path: 
     )
     first, *_ = outcome.failure([str(snakemake)]).splitlines()
     assert first == f"maxk: train failed: {said} ({tmp_path}/train.log)"
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("None", "step 7"),
+        (
+            "SLURM-job '3' failed, SLURM status is: 'TIMEOUT'. For further error details see the cluster/cloud log.",
+            "SLURM-job '3' failed, SLURM status is: 'TIMEOUT'; its last words: step 7",
+        ),
+        (
+            "Error submitting jobscript (exit code 127):\nFor further error details see the cluster/cloud log.",
+            "Error submitting jobscript (exit code 127); its last words: step 7",
+        ),
+    ],
+)
+def test_what_a_cluster_says_of_a_job_is_told(message: str, said: str, tmp_path: Path) -> None:
+    """A job that a cluster ended knows nothing of it: its log just stops."""
+    (tmp_path / "train.log").write_text("step 6\nstep 7\n")
+    log = f"    jobid: 4\n    log: {tmp_path}/train.log (check log file(s) for error details)\n"
+    snakemake = tmp_path / "snakemake.log"
+    snakemake.write_text(f"Error in rule train:\n    message: {message}\n{log}Error in rule score:\n{log}")
+    first, second, *_ = outcome.failure([str(snakemake)]).splitlines()
+    assert first == f"maxk: train failed: {said} ({tmp_path}/train.log)"
+    assert second == f"maxk: score failed: step 7 ({tmp_path}/train.log)"

@@ -11,8 +11,12 @@ from pathlib import Path
 
 from maxk.config import Config
 
-# How Snakemake's own log names a failed job: its rule, then the log that the rule writes.
-_FAILED = re.compile(r"^Error in rule (\w+):$.*?^ +log: (.+?) \(check log file", re.MULTILINE | re.DOTALL)
+# How Snakemake's own log names a failed job: its rule, what a cluster says of it, and the log that the rule writes.
+_FAILED = re.compile(
+    r"^Error in rule (\w+):\n(?: +message: ([^\n]+?):?(?:For further error details[^\n]*)?\n)?.*?"
+    r"^ +log: ([^\n]+?) \(check log file",
+    re.MULTILINE | re.DOTALL,
+)
 
 # What a process of several says before its launcher reports that one failed, and, of one that was killed, the report.
 _LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
@@ -41,10 +45,16 @@ def failure(logs: Sequence[str]) -> str:
     """Which jobs failed and the last words of each, from Snakemake's own logs of the run, and how to go on."""
     text = "".join(Path(log).read_text(encoding="utf-8", errors="replace") for log in logs if Path(log).exists())
     failed = list(dict.fromkeys(_FAILED.findall(text)))
-    lines = [f"maxk: {rule} failed: {_last_words(path)} ({path})" for rule, path in failed]
+    lines = [f"maxk: {rule} failed: {_reason(message, path)} ({path})" for rule, message, path in failed]
     if not failed:
         lines = [f"maxk: stopped before its end; Snakemake says why in {', '.join(logs)}"]
     return "\n".join([*lines, "maxk: what is finished stays; to go on, mend this and type the same command again"])
+
+
+def _reason(message: str, path: str) -> str:
+    """What the cluster says, which a job that it ended cannot know, and what the job said itself."""
+    words = _last_words(path)
+    return words if message in ("", "None") else f"{message.rstrip('. ')}; its last words: {words}"
 
 
 def _last_words(path: str) -> str:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A small experiment (tests/configs/smallest.yaml) through the shipped Kubernetes profile on a real cluster, set up as
-# docs/clusters.md says. One training job is deleted midway and must leave a checkpoint, the same command runs again, the
-# tables must be those of a run within one pod, byte for byte, and the MLflow server must have every job.
+# docs/clusters.md says. A training job is deleted midway, the same command runs again, its Snakemake is killed, and after
+# `--unlock` it goes on. The tables must be those of a run within one pod, byte for byte.
 #   make test-kubernetes IMAGE=maxk:check
 # IMAGE is made by the Dockerfile; the node has it or can pull it (`kind load docker-image maxk:check`). The cluster that
 # kubectl reaches has one node, whose disk holds the volumes, with two cores and 12 GB. All happens in a namespace of its
@@ -21,7 +21,22 @@ pipeline() { # FOLDER ARGUMENTS
 }
 # Jobs of one core, for a node of two; no retries, for the deleted job is to stop the run.
 on_kubernetes() {
-    pipeline cluster "--workflow-profile workflow/profiles/kubernetes --jobs 2 --retries 0 --max-threads 1"
+    pipeline cluster "--workflow-profile /work/maxk/workflow/profiles/kubernetes --jobs 2 --retries 0 --max-threads 1"
+}
+
+job_of() { # RULE
+    k get jobs --output="jsonpath={range .items[?(@.metadata.annotations.rule==\"$1\")]}{.metadata.name}{end}"
+}
+# How MLflow says that the runs of the training job ended; one that goes on takes up its run again.
+training_runs() {
+    k exec --stdin maxk -- bash -c "cd /work/maxk/src && python -" << END
+from mlflow import MlflowClient
+from maxk import files
+where = files.read_json("/work/cluster/results/seconds/tracking.json")
+assert where["uri"] == "http://mlflow:5000", where
+found = MlflowClient(where["uri"]).search_runs([where["experiment_id"]], "tags.\`maxk.job\` LIKE 'train/%'")
+print(*(run.info.status for run in found))
+END
 }
 
 nodes=$(kubectl get nodes --output=name) || nodes=
@@ -99,7 +114,7 @@ k rollout status deployment mlflow --timeout=300s
 tar --create --directory "$work" maxk | k exec --stdin maxk -- tar --extract --directory /work
 say "the cluster is set up"
 
-pipeline local "--cores 2" > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the run in one pod failed"; }
+pipeline local "--cores 2 --config tracking='{enabled: false}'" > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the run in one pod failed"; }
 say "the run in one pod is done"
 
 on_kubernetes > "$work/first.log" 2>&1 &
@@ -108,28 +123,34 @@ training=/work/cluster/results/seconds/policies/bon_offpolicy_exact/seed0
 until within "ls $training/checkpoints/*/checkpoint-*/trainer_state.json" > /dev/null 2>&1; do
     kill -0 $run 2> /dev/null || { tail -n 40 "$work/first.log"; die "the run ended before its training job"; }
 done
-job=$(k get jobs --output='jsonpath={range .items[?(@.metadata.annotations.rule=="train")]}{.metadata.name}{end}')
+job=$(job_of train)
 pod=$(k get pods --selector="job-name=$job" --output='jsonpath={.items[0].metadata.name}')
-k logs --follow "$pod" > "$work/pod.log" 2>&1 &
 k delete job "$job"
 say "training job $job was deleted after its first checkpoint"
 if wait $run; then die "the run did not notice the deleted job"; fi
 k wait --for=delete "pod/$pod" --timeout=130s
 within "test ! -e $training/policy.json" || die "the deleted job left a policy"
+# A job that the signal did not reach would still be RUNNING there.
+[ "$(training_runs)" = KILLED ] || die "MLflow has these runs of the deleted job: $(training_runs)"
 say "its pod is gone"
 
-on_kubernetes > "$work/second.log" 2>&1 || { tail -n 40 "$work/second.log"; die "the second run failed"; }
-say "the second run is done"
+on_kubernetes > "$work/second.log" 2>&1 &
+run=$!
+until [ -n "$(job_of train)" ]; do
+    kill -0 $run 2> /dev/null || { tail -n 40 "$work/second.log"; die "the second run ended before its training job"; }
+    sleep 0.5
+done
+within "python -c 'import psutil; [p.kill() for p in psutil.process_iter() if p.name() == \"snakemake\"]'"
+wait $run || true
+k delete jobs --selector app=maxk
+k wait --for=delete pods --selector app=maxk --timeout=130s
+pipeline cluster --unlock
+say "Snakemake was killed (kill -9), its jobs were deleted, its folder was unlocked"
+
+on_kubernetes > "$work/third.log" 2>&1 || { tail -n 40 "$work/third.log"; die "the third run failed"; }
+say "the third run is done"
 for target in $targets; do
     within "cmp /work/local/$target /work/cluster/$target"
 done
-# One run of the training job, which the second one took up again.
-k exec --stdin maxk -- bash -c "cd /work/maxk && python -" << END
-from mlflow import MlflowClient
-from maxk import files
-where = files.read_json("/work/cluster/results/seconds/tracking.json")
-assert where["uri"] == "http://mlflow:5000", where
-found = MlflowClient(where["uri"]).search_runs([where["experiment_id"]], "tags.\`maxk.job\` LIKE 'train/%'")
-assert [run.info.status for run in found] == ["FINISHED"], found
-END
+[ "$(training_runs)" = FINISHED ] || die "MLflow has these runs of the training job: $(training_runs)"
 echo "test-kubernetes: passed in $SECONDS s; $(k get jobs --output=name | wc -l) jobs went through Kubernetes"
