@@ -153,4 +153,4 @@ for target in $targets; do
     within "cmp /work/local/$target /work/cluster/$target"
 done
 [ "$(training_runs)" = FINISHED ] || die "MLflow has these runs of the training job: $(training_runs)"
-echo "test-kubernetes: passed in $SECONDS s; $(k get jobs --output=name | wc -l) jobs went through Kubernetes"
+echo "test-kubernetes: passed in $SECONDS s"
