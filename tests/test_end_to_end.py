@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,25 @@ def _digests(folder: Path) -> dict[Path, str]:
 
 
 # -------------------------------------------------------------------------------------------------------------- kills
+def test_a_job_whose_every_process_is_asked_to_stop_saves_a_checkpoint(unfinished: Callable[..., Path]) -> None:
+    """As clusters do it. The shell and `tee` of the rule once died of it, and training of its next line of progress."""
+    folder = unfinished("policies/grpo", "scores/grpo", "samples/grpo", "verdicts/grpo")
+    policy = folder / RESULTS / "policies/grpo/seed0"
+    changes = "training={epochs: 40, checkpoint_every: 1000}"
+    run = Background(folder, "--config", changes, "--", f"{RESULTS}/policies/grpo/seed0/policy.json")
+    while not (policy / "metrics.jsonl").exists() or (policy / "metrics.jsonl").read_text().count("\n") < 2:
+        assert run.running, run.said()[-3000:]
+        time.sleep(0.05)
+    run.signal(signal.SIGTERM, jobs=True)
+    assert run.wait().returncode != 0
+    assert len(list(policy.glob("checkpoints/*/*/trainer_state.json"))) == 1
+    assert not (policy / "policy.json").exists()
+    where = files.read_json(folder / RESULTS / "tracking.json")
+    client = MlflowClient(f"sqlite:///{folder}/{RESULTS}/mlflow.db")
+    found = client.search_runs([where["experiment_id"]], "tags.`maxk.job` = 'train/grpo/seed0'")
+    assert {run.info.status for run in found} == {"FINISHED", "KILLED"}
+
+
 def test_a_killed_run_ends_with_the_same_tables(finished: Path, tmp_path: Path) -> None:
     """kill -9 of everything at random moments, each followed by the same command. `make test-faults` has more."""
     moments, wanted = random.Random(0), ("--", *(f"{RESULTS}/{name}" for name in TABLES))

@@ -63,13 +63,19 @@ def test_failed_jobs_are_named_with_their_reason(log: str, said: str, tmp_path: 
     assert first == f"maxk: train failed: {said} ({tmp_path}/train.log)"
 
 
+# As Snakemake 9.27 writes it: locally, for Slurm, and of the two kinds of the generic executor.
 @pytest.mark.parametrize(
     ("message", "said"),
     [
         ("None", "step 7"),
+        ("For further error details see the cluster/cloud log and the log files of the involved rule(s).", "step 7"),
         (
             "SLURM-job '3' failed, SLURM status is: 'TIMEOUT'. For further error details see the cluster/cloud log.",
             "SLURM-job '3' failed, SLURM status is: 'TIMEOUT'; its last words: step 7",
+        ),
+        (
+            "SLURM-job '3' failed, SLURM status is: 'CANCELLED'. No reason known.For further error details see",
+            "SLURM-job '3' failed, SLURM status is: 'CANCELLED'. No reason known; its last words: step 7",
         ),
         (
             "Error submitting jobscript (exit code 127):\nFor further error details see the cluster/cloud log.",
@@ -77,12 +83,33 @@ def test_failed_jobs_are_named_with_their_reason(log: str, said: str, tmp_path: 
         ),
     ],
 )
-def test_what_a_cluster_says_of_a_job_is_told(message: str, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("second", ["", ", /work/.snakemake/slurm_logs/rule_train/3.log"])
+def test_what_a_cluster_says_of_a_job_is_told(message: str, said: str, second: str, tmp_path: Path) -> None:
     """A job that a cluster ended knows nothing of it: its log just stops."""
     (tmp_path / "train.log").write_text("step 6\nstep 7\n")
-    log = f"    jobid: 4\n    log: {tmp_path}/train.log (check log file(s) for error details)\n"
-    snakemake = tmp_path / "snakemake.log"
-    snakemake.write_text(f"Error in rule train:\n    message: {message}\n{log}Error in rule score:\n{log}")
-    first, second, *_ = outcome.failure([str(snakemake)]).splitlines()
+    log = f"    jobid: 4\n    log: {tmp_path}/train.log{second} (check log file(s) for error details)\n"
+    text = f"Error in rule train:\n    message: {message}\n{log}Error in rule score:\n{log}"
+    first, other, *_ = told(text, tmp_path)
     assert first == f"maxk: train failed: {said} ({tmp_path}/train.log)"
-    assert second == f"maxk: score failed: step 7 ({tmp_path}/train.log)"
+    assert other == f"maxk: score failed: step 7 ({tmp_path}/train.log)"
+
+
+def test_a_job_is_told_of_once(tmp_path: Path) -> None:
+    """Tried three times, and the job's own Snakemake says that it failed, too; a rule without a log hides no other."""
+    (tmp_path / "train.log").write_text("step 7\n")
+    log = f"    jobid: 4\n    log: {tmp_path}/train.log (check log file(s) for error details)\n"
+    tries = [
+        f"Error in rule train:\n    message: job {i} timed out. For further error details see\n{log}" for i in range(3)
+    ]
+    text = "Error in rule mine:\n    message: None\n    jobid: 2\n".join(["", *tries]) + f"Error in rule train:\n{log}"
+    assert told(text, tmp_path)[:-1] == [
+        "maxk: mine failed: it writes no log",
+        f"maxk: train failed: job 2 timed out; its last words: step 7 ({tmp_path}/train.log)",
+    ]
+
+
+def told(snakemake: str, folder: Path) -> list[str]:
+    """What is said after a run whose Snakemake wrote this."""
+    path = folder / "snakemake.log"
+    path.write_text(snakemake)
+    return outcome.failure([str(path)]).splitlines()

@@ -11,12 +11,11 @@ from pathlib import Path
 
 from maxk.config import Config
 
-# How Snakemake's own log names a failed job: its rule, what a cluster says of it, and the log that the rule writes.
-_FAILED = re.compile(
-    r"^Error in rule (\w+):\n(?: +message: ([^\n]+?):?(?:For further error details[^\n]*)?\n)?.*?"
-    r"^ +log: ([^\n]+?) \(check log file",
-    re.MULTILINE | re.DOTALL,
-)
+# How Snakemake's own log names a failed job: its rule, what a cluster says of it, and the log that the rule writes; on
+# Slurm the batch system's log follows it.
+_FAILED = re.compile(r"^Error in rule (\w+):$", re.MULTILINE)
+_MESSAGE = re.compile(r"^ +message: (.*?):? *(?:For further error details.*)?$", re.MULTILINE)
+_LOG = re.compile(r"^ +log: ([^,\n]+?)(?:,.*)? \(check log file", re.MULTILINE)
 
 # What a process of several says before its launcher reports that one failed, and, of one that was killed, the report.
 _LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
@@ -44,17 +43,35 @@ def success(config: Config) -> str:
 def failure(logs: Sequence[str]) -> str:
     """Which jobs failed and the last words of each, from Snakemake's own logs of the run, and how to go on."""
     text = "".join(Path(log).read_text(encoding="utf-8", errors="replace") for log in logs if Path(log).exists())
-    failed = list(dict.fromkeys(_FAILED.findall(text)))
-    lines = [f"maxk: {rule} failed: {_reason(message, path)} ({path})" for rule, message, path in failed]
-    if not failed:
+    lines = [f"maxk: {rule} failed: {_reason(message, log)}" for (rule, log), message in _failed(text).items()]
+    if not lines:
         lines = [f"maxk: stopped before its end; Snakemake says why in {', '.join(logs)}"]
     return "\n".join([*lines, "maxk: what is finished stays; to go on, mend this and type the same command again"])
 
 
-def _reason(message: str, path: str) -> str:
+def _failed(text: str) -> dict[tuple[str, str], str]:
+    """By rule and log ("" where it has none) of each failed job, what a cluster last said of it, if anything.
+
+    A job is told of once, though it is tried several times, and on a cluster by two Snakemakes.
+    """
+    found: dict[tuple[str, str], str] = {}
+    _, *parts = _FAILED.split(text)
+    for rule, block in zip(parts[::2], parts[1::2], strict=True):
+        log, message = _LOG.search(block), _MESSAGE.search(block)
+        said = "" if message is None or message[1] == "None" else message[1].rstrip(".")
+        job = (rule, "" if log is None else log[1])
+        found[job] = said or found.get(job, "")
+    return found
+
+
+def _reason(message: str, log: str) -> str:
     """What the cluster says, which a job that it ended cannot know, and what the job said itself."""
-    words = _last_words(path)
-    return words if message in ("", "None") else f"{message.rstrip('. ')}; its last words: {words}"
+    if not log:
+        return message or "it writes no log"
+    said = f"{_last_words(log)} ({log})"
+    if not message:
+        return said
+    return f"{message}; its last words: {said}" if Path(log).exists() else message
 
 
 def _last_words(path: str) -> str:

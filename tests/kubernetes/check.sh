@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # A small experiment (tests/configs/smallest.yaml) through the shipped Kubernetes profile on a real cluster, set up as
-# docs/clusters.md says. A training job is deleted midway, the same command runs again, its Snakemake is killed, and after
-# `--unlock` it goes on. The tables must be those of a run within one pod, byte for byte.
+# docs/clusters.md says. A training job is deleted midway, the same command runs again and has its Snakemake killed, and
+# after `--unlock` it goes on. Each time the job must save a checkpoint as it is stopped, and in the end the tables must
+# be those of a run within one pod, byte for byte.
 #   make test-kubernetes IMAGE=maxk:check
-# IMAGE is made by the Dockerfile; the node has it or can pull it (`kind load docker-image maxk:check`). The cluster that
-# kubectl reaches has one node, whose disk holds the volumes, with two cores and 12 GB. All happens in a namespace of its
-# own, which is deleted at the end.
+# From Linux. IMAGE is made by the Dockerfile; the node has it or can pull it (`kind load docker-image maxk:check`). The
+# cluster that kubectl reaches has one node, whose disk holds the volumes, with two cores and 12 GB. All happens in a
+# namespace of its own, which is deleted at the end.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 image=${1:?which image? make test-kubernetes IMAGE=…}
@@ -19,15 +20,30 @@ within() { k exec maxk -- bash -c "cd /work/maxk && $1"; }
 pipeline() { # FOLDER ARGUMENTS
     within "snakemake --configfile tests/configs/smallest.yaml --directory /work/$1 $2 -- $targets"
 }
-# Jobs of one core, for a node of two; no retries, for the deleted job is to stop the run.
-on_kubernetes() {
-    pipeline cluster "--workflow-profile /work/maxk/workflow/profiles/kubernetes --jobs 2 --retries 0 --max-threads 1"
+# Jobs of one core, for a node of two; no retries, for the deleted job is to stop the run; and no checkpoints but those of
+# jobs that are stopped.
+options="--workflow-profile /work/maxk/workflow/profiles/kubernetes --jobs 2 --retries 0 --max-threads 1"
+options+=" --config training='{checkpoint_every: 1000}'"
+
+training=/work/cluster/results/seconds/policies/bon_offpolicy_exact/seed0
+steps() { within "cat $training/metrics.jsonl 2> /dev/null | wc -l"; }
+checkpoints() { within "ls $training/checkpoints/*/*/trainer_state.json 2> /dev/null | wc -l"; }
+# Waits until the training job of the run in the background has made some steps more than STEPS.
+until_training() { # STEPS LOG
+    until [ "$(steps)" -ge $(($1 + 4)) ]; do
+        kill -0 $run 2> /dev/null || { tail -n 40 "$2"; die "the run ended before it trained"; }
+    done
+}
+require_stopped() { # CHECKPOINTS
+    until [ -z "$(k get pods --selector app=maxk --field-selector=status.phase!=Succeeded,status.phase!=Failed \
+        --output=name)" ]; do
+        [ $SECONDS -lt 1200 ] || die "pods do not end"
+        sleep 1
+    done
+    within "test ! -e $training/policy.json" || die "a stopped job left a policy"
+    [ "$(checkpoints)" = "$1" ] || die "a stopped job left $(checkpoints) checkpoints where $1 should be"
 }
 
-job_of() { # RULE
-    k get jobs --output="jsonpath={range .items[?(@.metadata.annotations.rule==\"$1\")]}{.metadata.name}{end}"
-}
-# How MLflow says that the runs of the training job ended; one that goes on takes up its run again.
 training_runs() {
     k exec --stdin maxk -- bash -c "cd /work/maxk/src && python -" << END
 from mlflow import MlflowClient
@@ -45,16 +61,18 @@ if [ "$(wc -w <<< "$nodes")" != 1 ]; then
     exit 2
 fi
 if kubectl get namespace $space > /dev/null 2>&1; then
-    echo "test-kubernetes: not run, this is there: kubectl delete namespace $space" >&2
+    echo "test-kubernetes: not run, an earlier one is there: kubectl delete namespace/$space pv/$space-{maxk,mlflow}" >&2
     exit 2
 fi
 
 work=$(mktemp --directory)
 finish() {
     status=$?
+    kill $(jobs -p) 2> /dev/null || true
     if [ $status = 0 ]; then
-        kubectl delete namespace $space > /dev/null
-        kubectl delete persistentvolume $space-maxk $space-mlflow > /dev/null
+        within "rm -rf /work/*"
+        k exec deployment/mlflow -- sh -c "rm -rf /mlflow/*"
+        kubectl delete namespace/$space persistentvolume/$space-maxk persistentvolume/$space-mlflow > /dev/null
         rm -rf "$work"
     else
         echo "test-kubernetes: failed; logs are in $work, namespace $space is left for a look" >&2
@@ -67,7 +85,7 @@ trap 'exit 143' TERM HUP
 
 # ---- the site: this folder with image and volumes named in the profile
 mkdir "$work/maxk"
-git ls-files -z | xargs -0 cp --parents --no-dereference --target-directory "$work/maxk"
+git ls-files --cached --others --exclude-standard -z | xargs -0 cp --parents --no-dereference --target-directory "$work/maxk"
 profile=$work/maxk/workflow/profiles/kubernetes
 sed -i "s#registry.example.org/maxk:0.1.0#$image#" "$profile"/{job,cluster}.yaml
 # Claims of volumes on the node's disk; and a node of two cores is full with one job.
@@ -111,46 +129,37 @@ done
 k rollout restart deployment mlflow # it may have started before its folder was its own
 k wait --for=condition=Ready pod/maxk --timeout=300s
 k rollout status deployment mlflow --timeout=300s
-tar --create --directory "$work" maxk | k exec --stdin maxk -- tar --extract --directory /work
+tar --create --file=- --directory "$work" maxk | k exec --stdin maxk -- tar --extract --file=- --directory /work
 say "the cluster is set up"
 
 pipeline local "--cores 2 --config tracking='{enabled: false}'" > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the run in one pod failed"; }
 say "the run in one pod is done"
 
-on_kubernetes > "$work/first.log" 2>&1 &
+pipeline cluster "$options" > "$work/first.log" 2>&1 &
 run=$!
-training=/work/cluster/results/seconds/policies/bon_offpolicy_exact/seed0
-until within "ls $training/checkpoints/*/checkpoint-*/trainer_state.json" > /dev/null 2>&1; do
-    kill -0 $run 2> /dev/null || { tail -n 40 "$work/first.log"; die "the run ended before its training job"; }
-done
-job=$(job_of train)
-pod=$(k get pods --selector="job-name=$job" --output='jsonpath={.items[0].metadata.name}')
+until_training 0 "$work/first.log"
+job=$(k get jobs --output='jsonpath={range .items[?(@.metadata.annotations.rule=="train")]}{.metadata.name}{end}')
 k delete job "$job"
-say "training job $job was deleted after its first checkpoint"
+say "training job $job was deleted after $(steps) steps"
 if wait $run; then die "the run did not notice the deleted job"; fi
-k wait --for=delete "pod/$pod" --timeout=130s
-within "test ! -e $training/policy.json" || die "the deleted job left a policy"
-# A job that the signal did not reach would still be RUNNING there.
-[ "$(training_runs)" = KILLED ] || die "MLflow has these runs of the deleted job: $(training_runs)"
-say "its pod is gone"
+require_stopped 1
 
-on_kubernetes > "$work/second.log" 2>&1 &
+before=$(steps)
+pipeline cluster "$options" > "$work/second.log" 2>&1 &
 run=$!
-until [ -n "$(job_of train)" ]; do
-    kill -0 $run 2> /dev/null || { tail -n 40 "$work/second.log"; die "the second run ended before its training job"; }
-    sleep 0.5
-done
+until_training "$before" "$work/second.log"
 within "python -c 'import psutil; [p.kill() for p in psutil.process_iter() if p.name() == \"snakemake\"]'"
-wait $run || true
+if wait $run; then die "the killed run ended well"; fi
 k delete jobs --selector app=maxk
-k wait --for=delete pods --selector app=maxk --timeout=130s
-pipeline cluster --unlock
-say "Snakemake was killed (kill -9), its jobs were deleted, its folder was unlocked"
+say "Snakemake was killed (kill -9) and its jobs were deleted after $(steps) steps"
+require_stopped 2
+pipeline cluster "$options --unlock"
 
-on_kubernetes > "$work/third.log" 2>&1 || { tail -n 40 "$work/third.log"; die "the third run failed"; }
+pipeline cluster "$options" > "$work/third.log" 2>&1 || { tail -n 40 "$work/third.log"; die "the third run failed"; }
 say "the third run is done"
 for target in $targets; do
     within "cmp /work/local/$target /work/cluster/$target"
 done
+# A job that goes on takes up its run again.
 [ "$(training_runs)" = FINISHED ] || die "MLflow has these runs of the training job: $(training_runs)"
 echo "test-kubernetes: passed in $SECONDS s"

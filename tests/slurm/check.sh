@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A small experiment (tests/configs/smallest.yaml) through the shipped Slurm profile and a real Slurm on this machine: one job is
-# cancelled midway, the same command runs again, and the tables must be those of a run without Slurm, byte for byte.
+# A small experiment (tests/configs/smallest.yaml) through the shipped Slurm profile and a real Slurm on this machine:
+# one job is cancelled midway and saves a checkpoint, the same command runs again, and the tables must be those of a run
+# without Slurm, byte for byte.
 # `make test-slurm`, as root on Debian; it installs Slurm and munge where they are missing, and stops them at the end.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin # where Debian has daemons, and a bare environment looks not
@@ -41,12 +42,13 @@ pipeline() {
     snakemake --snakefile "$here/Snakefile" --configfile "$here/tests/configs/smallest.yaml" --directory "$work/$1" \
         "${@:2}" -- "${targets[@]}"
 }
-# Site values on the command line; else the profile as it stands. No retries: the cancelled job is to stop the run. Jobs
-# ask Slurm for GPUs that are pretended, so the configuration says that they compute on the CPU.
+# Site values on the command line; else the profile as it stands. No retries: the cancelled job is to stop the run. No
+# checkpoint but that of a job that is stopped. Jobs ask Slurm for GPUs that are pretended, so the configuration says that
+# they compute on the CPU.
 on_slurm() {
     pipeline slurm --workflow-profile "$here/workflow/profiles/slurm" --jobs 2 --retries 0 --latency-wait 10 \
         --set-resources train:gpu=1 sample:gpu=1 --seconds-between-status-checks 1 \
-        --slurm-no-account --slurm-init-seconds-before-status-checks 1 --slurm-status-command squeue
+        --config 'training={checkpoint_every: 1000}' --slurm-no-account --slurm-init-seconds-before-status-checks 1 --slurm-status-command squeue
 }
 
 pipeline local --cores 2 > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the local run failed"; }
@@ -59,16 +61,19 @@ on_slurm > "$work/first.log" 2>&1 &
 run=$!
 set +o monitor
 training=$work/slurm/results/seconds/policies/bon_offpolicy_exact/seed0
-until [ "$(ls "$training/checkpoints"/*/checkpoint-*/trainer_state.json 2> /dev/null | wc -l)" -ge 2 ]; do
+until [ "$(cat "$training/metrics.jsonl" 2> /dev/null | wc -l)" -ge 4 ]; do
     kill -0 "$run" 2> /dev/null || { tail -n 40 "$work/first.log"; die "the run ended before its training job"; }
     sleep 0.1
 done
 job=$(squeue --noheader --states=RUNNING --format='%i %k' | awk '/rule_train.*bon_offpolicy_exact/ {print $1}')
 scancel "$job"
-say "training job $job was cancelled after its second checkpoint"
+say "training job $job was cancelled"
 if wait "$run"; then die "the run did not notice the cancelled job"; fi
 run=
+until [ -z "$(squeue --noheader --jobs="$job" 2> /dev/null)" ]; do sleep 0.5; done
 [ ! -e "$training/policy.json" ] || die "the cancelled job left a policy"
+saved=$(ls "$training"/checkpoints/*/*/trainer_state.json 2> /dev/null | wc -l)
+[ "$saved" = 1 ] || die "the cancelled job left $saved checkpoints, not one"
 grep -q "JobId=$job .*JobState=CANCELLED .*Partition=gpu" "$work/slurm/jobs.txt" || die "Slurm did not cancel job $job"
 
 on_slurm > "$work/second.log" 2>&1 || { tail -n 40 "$work/second.log"; die "the second run failed"; }

@@ -46,9 +46,10 @@ with user_errors():
 OUT = CONFIG.layout
 
 # What every job's shell does first. A prefix replaces Snakemake's own, so the strict mode that makes `maxk … | tee log`
-# fail with maxk stands here again.
+# fail with maxk stands here again. A cluster's SIGTERM reaches all processes of a job: shell and `tee` leave it to maxk,
+# whose last words and checkpoint they would take with them.
 STRICT = (
-    f"set -euo pipefail; export PYTHONPATH={quote(str(SOURCE))}"
+    f"set -euo pipefail; trap '' TERM; export PYTHONPATH={quote(str(SOURCE))}"
     "${{PYTHONPATH:+:$PYTHONPATH}}"
 )
 FOLDER = quote(OUT.root)

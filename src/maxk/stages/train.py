@@ -49,7 +49,6 @@ def run(args: argparse.Namespace) -> None:
     name, layout = policy_name(args.objective, args.seed), config.layout
     folder = Path(layout.policy(name)).parent
     with files.exclusive(folder), tracking.stage(config, "train", policy=name) as tracked:
-        Path(layout.policy(name)).unlink(missing_ok=True)  # a policy that is trained again is not finished
         policy = _train(config, args.objective, args.seed, tracked)
         files.write_policy(layout.policy(name), policy)
         shutil.rmtree(folder / "checkpoints")  # only now: without the marker they are what a killed run goes on from
@@ -134,13 +133,15 @@ def _optimise(
             peft_config=lora(training),
             callbacks=[
                 MetricsLog(folder / "metrics.jsonl", run),
-                ProgressLine(f"train {policy_name(objective, seed)}"),
                 SkipNonfinite(),
                 stop,
+                ProgressLine(f"train {policy_name(objective, seed)}"),
             ],
             objective=objectives.make(config.every_objective[objective].spec),
         )
         trainer.remove_callback(PrinterCallback)
+        if trainer.is_world_process_zero():
+            (folder / "policy.json").unlink(missing_ok=True)  # a policy that is trained again is not finished
         trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
         for complaint in grader.stats.complaints():
             print(complaint, file=sys.stderr)

@@ -30,7 +30,9 @@ def manifest(jobscript: Path, folder: Path) -> dict[str, Any]:
     pod = job["spec"]["template"]["spec"]
     pod["activeDeadlineSeconds"] = 60 * resources["runtime"]
     pod["containers"][0] |= {
-        "args": ["/bin/sh", str(jobscript)],  # not `command`: the image's entry point hands signals on
+        # Not `command`: the image's entry point hands SIGTERM on to all processes. This shell, with which the pod would
+        # end, leaves it to them.
+        "args": ["/bin/sh", "-c", "trap '' TERM; exec /bin/sh \"$0\"", str(jobscript)],
         "workingDir": str(folder),
         "resources": {"requests": amounts, "limits": amounts},
     }
