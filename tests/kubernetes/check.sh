@@ -20,8 +20,8 @@ within() { k exec maxk -- bash -c "cd /work/maxk && $1"; }
 pipeline() { # FOLDER ARGUMENTS
     within "snakemake --configfile tests/configs/smallest.yaml --directory /work/$1 $2 -- $targets"
 }
-# Jobs of one core, for a node of two; no retries, for the deleted job is to stop the run; and no checkpoints but those of
-# jobs that are stopped.
+# Jobs of one core, for a node of two; no retries, for the deleted job is to stop the run; and no checkpoints but those
+# of jobs that are stopped.
 options="--workflow-profile /work/maxk/workflow/profiles/kubernetes --jobs 2 --retries 0 --max-threads 1"
 options+=" --config training='{checkpoint_every: 1000}'"
 
@@ -61,7 +61,7 @@ if [ "$(wc -w <<< "$nodes")" != 1 ]; then
     exit 2
 fi
 if kubectl get namespace $space > /dev/null 2>&1; then
-    echo "test-kubernetes: not run, an earlier one is there: kubectl delete namespace/$space pv/$space-{maxk,mlflow}" >&2
+    echo "test-kubernetes: not run, remove an earlier one: kubectl delete namespace/$space pv/$space-{maxk,mlflow}" >&2
     exit 2
 fi
 
@@ -129,7 +129,8 @@ done
 k rollout restart deployment mlflow # it may have started before its folder was its own
 k wait --for=condition=Ready pod/maxk --timeout=300s
 k rollout status deployment mlflow --timeout=300s
-tar --create --file=- --directory "$work" maxk | k exec --stdin maxk -- tar --extract --file=- --directory /work
+tar --create --file=- --directory "$work" maxk |
+    k exec --stdin maxk -- tar --extract --file=- --directory /work
 say "the cluster is set up"
 
 pipeline local "--cores 2 --config tracking='{enabled: false}'" > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the run in one pod failed"; }
