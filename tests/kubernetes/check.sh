@@ -85,11 +85,13 @@ trap 'exit 143' TERM HUP
 
 # ---- the site: this folder with image and volumes named in the profile
 mkdir "$work/maxk"
-git ls-files --cached --others --exclude-standard -z | xargs -0 cp --parents --no-dereference --target-directory "$work/maxk"
+git ls-files --cached --others --exclude-standard -z |
+    xargs -0 cp --parents --no-dereference --target-directory "$work/maxk"
 profile=$work/maxk/workflow/profiles/kubernetes
 sed -i "s#registry.example.org/maxk:0.1.0#$image#" "$profile"/{job,cluster}.yaml
 # Claims of volumes on the node's disk; and a node of two cores is full with one job.
-sed -i "s/accessModes:/storageClassName: $space\n  &/; s/requests: {cpu: \"2\"/requests: {cpu: 100m/" "$profile/cluster.yaml"
+sed -i "s/accessModes:/storageClassName: $space\n  &/; s/requests: {cpu: \"2\"/requests: {cpu: 100m/" \
+    "$profile/cluster.yaml"
 
 kubectl create namespace $space
 for claim in maxk:ReadWriteMany mlflow:ReadWriteOnce; do
@@ -133,7 +135,8 @@ tar --create --file=- --directory "$work" maxk |
     k exec --stdin maxk -- tar --extract --file=- --directory /work
 say "the cluster is set up"
 
-pipeline local "--cores 2 --config tracking='{enabled: false}'" > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the run in one pod failed"; }
+pipeline local "--cores 2 --config tracking='{enabled: false}'" > "$work/local.log" 2>&1 ||
+    { tail -n 40 "$work/local.log"; die "the run in one pod failed"; }
 say "the run in one pod is done"
 
 pipeline cluster "$options" > "$work/first.log" 2>&1 &
