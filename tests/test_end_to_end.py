@@ -213,17 +213,20 @@ def test_a_job_whose_every_process_is_asked_to_stop_saves_a_checkpoint(unfinishe
     assert {run.info.status for run in found} == {"FINISHED", "KILLED"}
 
 
-def test_a_killed_run_ends_with_the_same_tables(finished: Path, tmp_path: Path) -> None:
-    """kill -9 of everything at random moments, each followed by the same command. `make test-faults` has more."""
+def test_a_killed_run_ends_with_the_same_tables(finished: Path, unfinished: Callable[..., Path]) -> None:
+    """kill -9 of everything at random moments, each followed by the same command. `make test-faults` has more, from
+    the very beginning; here data and base policy are there."""
+    work = ("policies/grpo", "policies/bon_offpolicy_exact", "samples", "verdicts", "scores")
+    folder = unfinished(*work, *(f"*.{suffix}" for suffix in ("csv", "md", "tex", "png", "pdf")))
     moments, wanted = random.Random(0), ("--", *(f"{RESULTS}/{name}" for name in TABLES))
     for _ in range(3):
-        run = Background(tmp_path, *wanted)
+        run = Background(folder, *wanted)
         time.sleep(moments.uniform(5, 30))
         run.signal(signal.SIGKILL, jobs=True)
         run.wait()
-    done = snakemake(tmp_path, *wanted)
+    done = snakemake(folder, *wanted)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert tables(tmp_path) == tables(finished)
+    assert tables(folder) == tables(finished)
 
 
 def _steps(folder: Path, policy: str) -> list[dict[str, float]]:
