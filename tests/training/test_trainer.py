@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -436,25 +437,26 @@ def test_arguments_follow_the_configuration(tmp_path: Path) -> None:
     assert (args.beta, args.epsilon, args.num_iterations, args.seed) == (0.02, 0.1, 3, 5)
     assert (args.loss_type, args.use_bias_correction_kl, args.weight_decay) == ("grpo", False, 0.0)
     assert args.save_steps == 3
-    # Left out, TRL puts "auto" there where it sees no DDP and no DeepSpeed: on two GPUs under FSDP2 each process then
-    # spread both models over both, and the first forward pass ended in "tensors on cuda:0 and cuda:1".
-    several = arguments(training.model_copy(update={"processes": 2}), tmp_path, seed=5, prompts=16)
-    assert several.model_init_kwargs is not None
-    assert several.model_init_kwargs["device_map"] is None
 
 
-def test_the_pinned_revision_reaches_policy_and_reference(
-    base_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("processes", "device_map"), [(1, "auto"), (2, None)])
+def test_revision_and_device_map_reach_policy_and_reference(
+    processes: int, device_map: str | None, base_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str | None] = []
+    """Left out, TRL says `auto` where it sees no DDP and no DeepSpeed: on two GPUs under FSDP2 each process then spread
+    both models over both, and the first forward pass ended in "tensors on cuda:0 and cuda:1"."""
+    asked: list[tuple[str | None, str | None]] = []
     load = LlamaForCausalLM.from_pretrained.__func__
 
     def spy(cls: type, name: str, **kwargs: Any) -> Any:
-        asked.append(kwargs.pop("revision", None))
+        asked.append((kwargs.pop("revision", None), kwargs.pop("device_map")))
         return load(cls, name, **kwargs)
 
     monkeypatch.setattr(LlamaForCausalLM, "from_pretrained", classmethod(spy))
-    args = arguments(TRAINING, tmp_path, seed=0, prompts=8, revision="abc123")
+    on_gpu = SimpleNamespace(device=SimpleNamespace(type="cuda"))
+    monkeypatch.setattr("trl.trainer.utils.PartialState", lambda: on_gpu)  # on a CPU it never says `auto`
+    training = TRAINING.model_copy(update={"processes": processes})
+    args = arguments(training, tmp_path, seed=0, prompts=8, revision="abc123")
     MaxkTrainer(
         model=base_model,
         reward_funcs=[by_length],
@@ -463,7 +465,7 @@ def test_the_pinned_revision_reaches_policy_and_reference(
         processing_class=AutoTokenizer.from_pretrained(base_model, padding_side="left"),
         objective=make({"type": "grpo"}),
     )
-    assert asked == ["abc123", "abc123"]
+    assert asked == [("abc123", device_map)] * 2
 
 
 @pytest.mark.parametrize(
