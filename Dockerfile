@@ -17,8 +17,8 @@ RUN useradd --create-home --uid 1000 maxk && \
 USER 1000:1000
 WORKDIR /opt/maxk
 
-# The pins alone decide this layer: changed code does not install everything anew. Of a package without a module none
-# would be found later.
+# The pins alone decide this layer: changed code does not install everything anew. The empty module stands for that code:
+# an editable install of a package without any would not find it later.
 COPY --chown=maxk:maxk pyproject.toml README.md LICENSE ./
 RUN mkdir -p src/maxk && \
     touch src/maxk/__init__.py && \

@@ -1,8 +1,8 @@
 """Measures the rates of `config/rates.yaml` on one GPU: tokens generated and tokens trained a second.
 
 Rates depend on the architecture, not on the weights, so these are random and nothing is downloaded. Generation is that
-of the transformers backend at one batch; vLLM is faster, so plans err on the long side. So do they
-with several iterations on a generation batch, of which each is counted with a reference pass that only the first makes.
+of the transformers backend at one batch; vLLM is faster, so plans err on the long side. So do they with several
+iterations on a generation batch, of which each is counted with a reference pass that only the first makes.
 
     python benchmarks/rates.py 0.5b 7b
 """

@@ -55,11 +55,8 @@ NO_TRACEBACK = "To enable traceback see: https://pytorch.org/docs/stable/elastic
 )
 def test_failed_jobs_are_named_with_their_reason(log: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text(log)
-    snakemake = tmp_path / "snakemake.log"
-    snakemake.write_text(
-        f"Error in rule train:\n    jobid: 4\n    log: {tmp_path}/train.log (check log file(s) for error details)\n"
-    )
-    first, *_ = outcome.failure([str(snakemake)]).splitlines()
+    block = f"    jobid: 4\n    log: {tmp_path}/train.log (check log file(s) for error details)\n"
+    first, *_ = told(f"Error in rule train:\n{block}", tmp_path)
     assert first == f"maxk: train failed: {said} ({tmp_path}/train.log)"
 
 

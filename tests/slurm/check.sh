@@ -48,7 +48,8 @@ pipeline() {
 on_slurm() {
     pipeline slurm --workflow-profile "$here/workflow/profiles/slurm" --jobs 2 --retries 0 --latency-wait 10 \
         --set-resources train:gpu=1 sample:gpu=1 --seconds-between-status-checks 1 \
-        --config 'training={checkpoint_every: 1000}' --slurm-no-account --slurm-init-seconds-before-status-checks 1 --slurm-status-command squeue
+        --config 'training={checkpoint_every: 1000}' \
+        --slurm-no-account --slurm-init-seconds-before-status-checks 1 --slurm-status-command squeue
 }
 
 pipeline local --cores 2 > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the local run failed"; }

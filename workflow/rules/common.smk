@@ -46,12 +46,14 @@ with user_errors():
 OUT = CONFIG.layout
 
 # What every job's shell does first. A prefix replaces Snakemake's own, so the strict mode that makes `maxk … | tee log`
-# fail with maxk stands here again. A cluster's SIGTERM reaches all processes of a job: shell and `tee` leave it to maxk,
-# whose last words and checkpoint they would take with them.
+# fail with maxk stands here again.
 STRICT = (
-    f"set -euo pipefail; trap '' TERM; export PYTHONPATH={quote(str(SOURCE))}"
+    f"set -euo pipefail; export PYTHONPATH={quote(str(SOURCE))}"
     "${{PYTHONPATH:+:$PYTHONPATH}}"
 )
+# A cluster's SIGTERM reaches all processes of a job: shell and `tee` leave it to maxk, whose last words and checkpoint
+# they would take with them.
+LEAVE_SIGTERM = "trap '' TERM"
 FOLDER = quote(OUT.root)
 MARK = f"{FOLDER}/.lock"
 # Jobs share the lock that their run holds (setup.smk): one that outlives its run keeps the next from starting beside it.
@@ -68,7 +70,7 @@ KILLED = (
 )
 TELL_IF_KILLED = f"[ $? != 137 ] || echo {quote(KILLED)} >&2"
 shell.prefix(
-    f"{STRICT}; {LOCK}; {CLOCK_AGAIN}; trap {quote(f'{TELL_IF_KILLED}; {CLOCK_AGAIN}')} EXIT; "
+    f"{STRICT}; {LEAVE_SIGTERM}; {LOCK}; {CLOCK_AGAIN}; trap {quote(f'{TELL_IF_KILLED}; {CLOCK_AGAIN}')} EXIT; "
 )
 
 SHARDS = range(CONFIG.sampling.shards)
