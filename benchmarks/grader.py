@@ -28,14 +28,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from maxk.verification import Grader, Limits, SandboxUnavailable
+from maxk.grading import Grader, Limits, SandboxUnavailable
 
 Programs = list[tuple[str, list[tuple[str, str]]]]
 
-CORPUS = Path(__file__).parent.parent / "tests/verification/corpus.jsonl.gz"
+CORPUS = Path(__file__).parent.parent / "tests/grading/corpus.jsonl.gz"
 
 # A wrong program that passes wherever what is expected, or the verdict, can be reached from its own process.
-FORGER = Path(__file__).parent.parent / "tests/verification/attacks/a31_frame_walk.py"
+FORGER = Path(__file__).parent.parent / "tests/grading/attacks/a31_frame_walk.py"
 
 
 def load(path: Path) -> Programs:

@@ -1,4 +1,4 @@
-"""What a stage's memory grows by for each byte of tests, and for each weight: the slopes behind `maxk.memory`.
+"""What a stage's memory grows by for each byte of tests, and for each weight: behind `maxk.resources.memory`.
 
     python benchmarks/memory.py
 
@@ -23,9 +23,10 @@ import zlib
 from pathlib import Path
 
 from maxk import config as configuration
-from maxk import files, memory, records
+from maxk.artifacts import files, records
+from maxk.artifacts.records import Provenance
 from maxk.config import Config, PretrainedBase
-from maxk.records import Provenance
+from maxk.resources import memory
 
 ROOT = Path(__file__).parent.parent
 PROBLEMS, TESTS, SIZES_MB = 40, 5, (5, 15)

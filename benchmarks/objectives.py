@@ -13,8 +13,8 @@ import time
 
 import torch
 
-from maxk.objective_types import OBJECTIVE_TYPES
 from maxk.objectives import make
+from maxk.objectives.types import OBJECTIVE_TYPES
 
 GROUPS, N, K, REPEATS = 4_096, 64, 8, 21
 TARGET_MS = 50

@@ -25,10 +25,11 @@ from typing import Any
 import numpy as np
 
 from maxk import config as configuration
-from maxk import estimators, files, records, tracking
+from maxk import estimators, tracking
+from maxk.artifacts import files, records
+from maxk.artifacts.paths import BASE
+from maxk.artifacts.records import Provenance
 from maxk.config import Config
-from maxk.paths import BASE
-from maxk.records import Provenance
 
 DATASETS = ("contests", "live", "bench", "forces", "basic")
 PAPER = ("codecontests", "livecodebench", "livebench", "codeforces", "mbpp")

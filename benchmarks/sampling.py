@@ -37,10 +37,12 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from maxk import config as configuration
-from maxk import data, environment, models, prompts, sampling
+from maxk import data, sampling
+from maxk.artifacts import environment, models
+from maxk.artifacts.records import Policy, Problem
 from maxk.config import Config, Sampling
+from maxk.data import prompts
 from maxk.data.pocket import corpus
-from maxk.records import Policy, Problem
 from maxk.sampling import Request
 from maxk.training import pretrain
 

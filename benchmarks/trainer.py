@@ -30,13 +30,18 @@ from transformers.trainer_callback import PrinterCallback
 from trl import GRPOTrainer
 
 from maxk import config as configuration
-from maxk import data, environment, grading, models, prompts
+from maxk import data
+from maxk.artifacts import environment, models
+from maxk.artifacts.records import Problem
 from maxk.config import Config
+from maxk.data import prompts
+from maxk.evaluation import problem_grader
+from maxk.grading import Grader
 from maxk.objectives import Objective, make
-from maxk.records import Problem
+from maxk.training.arguments import arguments
 from maxk.training.pretrain import pretrain
 from maxk.training.reward import PassRateReward
-from maxk.training.trainer import MaxkTrainer, arguments
+from maxk.trl import MaxkTrainer
 
 ROOT = Path(__file__).parent.parent
 CASES = [("grpo", 1), ("bon_mean", 1), ("bon_loo1", 1), ("bon_offpolicy", 3), ("bon_offpolicy_exact", 3)]
@@ -180,8 +185,8 @@ class TimedObjective(Objective):
 
 def split(config: Config, model: str, name: str, iterations: int, args: argparse.Namespace) -> None:
     """Prints the parts of a generation batch: its generation, reward, and all optimiser steps on it."""
-    with grading.Grader(grading.limits(config), config.verification.workers, config.verification.sandbox) as grader:
-        reward = PassRateReward(grader, problems(config), grading.limits(config))
+    with Grader(problem_grader.limits(config), config.verification.workers, config.verification.sandbox) as grader:
+        reward = PassRateReward(grader, problems(config), problem_grader.limits(config))
         for batches in (1, args.batches):  # the first warms up
             trainer = make_trainer(config, model, name, iterations, batches, [reward], kind=TimedTrainer)
             trainer.objective = TimedObjective(**vars(trainer.objective))

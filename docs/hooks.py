@@ -1,8 +1,8 @@
 """What MkDocs runs while it builds the site (`mkdocs build --strict`; `make docs`).
 
-The reference is generated from the code on every build, so it cannot fall behind: the configuration from the schema,
-the commands from argparse and the stages' docstrings, the files from `maxk.paths` and `maxk.records`, the Python API by
-mkdocstrings. Formulas become MathML, which browsers show without a script and without the network.
+The reference is generated from the code on every build: the configuration from the schema, the commands from argparse
+and the stages' docstrings, the files from `maxk.artifacts`, the Python API by mkdocstrings. Formulas become MathML, which
+browsers show without a script and without the network.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from maxk import cli, records
+from maxk import cli
 from maxk import config as configuration
-from maxk.paths import Layout
+from maxk.artifacts import records
+from maxk.artifacts.paths import Layout
 
 PUBLIC = {
     "Estimators and statistics": ["maxk.estimators"],
-    "Objectives": ["maxk.objectives", "maxk.objective_types", "maxk.surrogates"],
+    "Objectives": ["maxk.objectives", "maxk.objectives.types", "maxk.surrogates"],
     "The grader": [
-        "maxk.verification.Grader",
-        "maxk.verification.Limits",
-        "maxk.verification.Submission",
-        "maxk.verification.CheckerProgram",
-        "maxk.verification.Verdict",
-        "maxk.verification.Stats",
-        "maxk.verification.VerdictCache",
-        "maxk.verification.Extraction",
-        "maxk.verification.extract_program",
-        "maxk.verification.outputs_match",
-        "maxk.verification.SandboxUnavailable",
+        "maxk.grading.Grader",
+        "maxk.grading.Limits",
+        "maxk.grading.Submission",
+        "maxk.grading.CheckerProgram",
+        "maxk.grading.Verdict",
+        "maxk.grading.Stats",
+        "maxk.grading.VerdictCache",
+        "maxk.grading.Extraction",
+        "maxk.grading.extract_program",
+        "maxk.grading.outputs_match",
+        "maxk.grading.SandboxUnavailable",
     ],
-    "Rewards and scores": ["maxk.scoring"],
+    "Rewards and scores": ["maxk.evaluation.scoring"],
     "Configuration": ["maxk.config.load", "maxk.config.parse", "maxk.config.overlay"],
-    "Files": ["maxk.files"],
+    "Files": ["maxk.artifacts.files"],
     "Datasets": ["maxk.data", "maxk.data.filters.Candidate", "maxk.data.filters.Funnel"],
     "Sampling backends": ["maxk.sampling"],
 }
@@ -86,7 +87,7 @@ def commands() -> str:
 def paths() -> str:
     """Every file under `results/`, and the columns of the tables among them."""
     pattern = Layout("results")
-    page = ["# Files under `results/`", "", _docstring(import_module("maxk.paths")), ""]
+    page = ["# Files under `results/`", "", _docstring(import_module("maxk.artifacts.paths")), ""]
     page += ["An experiment whose `name` is not `default` writes to `results/{name}/` instead.", ""]
     page += ["| file | what it holds |", "|---|---|"]
     for name, member in vars(Layout).items():

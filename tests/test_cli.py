@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from maxk import cli, files
+from maxk import cli
+from maxk.artifacts import files
 from maxk.config import Config
 from maxk.stages import score
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import enumeration
-from maxk.diagnostics import clamp_range, diagnose, effective_sample_share, first_order_error
 from maxk.objectives import make
+from maxk.objectives.diagnostics import clamp_range, diagnose, effective_sample_share, first_order_error
 
 NAN = float("nan")
 

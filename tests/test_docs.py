@@ -25,8 +25,9 @@ import pytest
 import torch
 from markdown_it import MarkdownIt
 
-from maxk import cli, records
-from maxk.paths import Layout
+from maxk import cli
+from maxk.artifacts import records
+from maxk.artifacts.paths import Layout
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "config" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

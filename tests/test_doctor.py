@@ -12,9 +12,9 @@ import yaml
 from maxk import cli
 from maxk import config as configuration
 from maxk.config import Config
+from maxk.grading import Grader
 from maxk.stages import doctor
 from maxk.stages.doctor import Check, Machine
-from maxk.verification import Grader
 
 LARGE = Machine(gpus=8, gpu_gb=85.0, disk_gb=1e5, hub=True, vllm=True)
 SMALL = Machine(gpus=0, gpu_gb=0.0, disk_gb=100.0, hub=False, vllm=False)
@@ -31,13 +31,13 @@ def experiments(root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 @pytest.fixture(autouse=True)
 def deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if it were installed, which the paper's configuration needs."""
-    monkeypatch.setattr("maxk.sharding.has_deepspeed", lambda: True)
+    monkeypatch.setattr("maxk.training.accelerate_config.has_deepspeed", lambda: True)
 
 
 def test_what_an_accelerate_file_asks_for_in_vain_is_told_once(
     experiments: dict[str, Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maxk.sharding.has_deepspeed", lambda: False)
+    monkeypatch.setattr("maxk.training.accelerate_config.has_deepspeed", lambda: False)
     [found] = doctor.obstacles(experiments["paper"], LARGE)
     assert "zero3.yaml needs DeepSpeed, which is not installed" in found
 
@@ -115,7 +115,7 @@ def test_the_sandbox_is_the_one_that_the_grader_takes(seconds: Config) -> None:
 
 
 def test_a_sandbox_that_cannot_be_had_is_bad(seconds: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maxk.verification.grader.TIERS", ())
+    monkeypatch.setattr("maxk.grading.grader.TIERS", ())
     check = doctor.check_sandbox(seconds)
     assert not check.ok
     assert check.mend

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from maxk import files
+from maxk.artifacts import files
 from maxk.reporting import specs
 from pipeline import RESULTS, TABLES, Background, snakemake, tables
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maxk import files, records
+from maxk.artifacts import files, records
+from maxk.artifacts.records import Policy, Problem, Provenance, Task, Test
 from maxk.errors import UserError
-from maxk.records import Policy, Problem, Provenance, Task, Test
 
 SOURCE = Provenance("prepare", "default", {"dataset": {"seed": 0}}, {"raw": "abc"})
 PROBLEMS = [

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from maxk import gpus
 from maxk.errors import UserError
+from maxk.resources import gpus
 
 UUIDS = ["GPU-aaaa", "GPU-bbbb", "GPU-cccc", "GPU-dddd"]
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from maxk import config as configuration
-from maxk import files, memory
+from maxk.artifacts import files
 from maxk.config import Config, Lora, PretrainedBase
+from maxk.resources import memory
 from maxk.training import pretrain
 
 

@@ -20,10 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maxk import cli, files
+from maxk import cli
 from maxk import config as configuration
+from maxk.artifacts import files
+from maxk.artifacts.records import Policy, Provenance
 from maxk.config import Config
-from maxk.records import Policy, Provenance
 from pipeline import ENVIRONMENT, RESULTS, ROOT, snakemake
 
 CONFIG = "results/config.json"
@@ -236,7 +237,7 @@ MISTAKES = {
     "a GPU job on a node that has none": Mistake(
         "maxk sample base",
         ("gpus: this job needs 1, but torch finds 0", "0: CPU only"),
-        lambda here: (here.configure(gpus=8), here.patch.setattr("maxk.gpus.visible", dict)),
+        lambda here: (here.configure(gpus=8), here.patch.setattr("maxk.resources.gpus.visible", dict)),
     ),
     "vLLM not installed": Mistake(
         "maxk sample base", ("vLLM is not installed", "docs/sampling.md", "backend=transformers"), _not_installed

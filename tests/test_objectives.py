@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import enumeration
 from enumeration import expected_gradient, max_at_k_gradient
-from maxk.objective_types import BASE_LABEL, OBJECTIVE_TYPES, Schedule, ks, schedule, validate
 from maxk.objectives import REGISTRY, degenerate_groups, make
+from maxk.objectives.types import BASE_LABEL, OBJECTIVE_TYPES, Schedule, ks, schedule, validate
 
 settings.register_profile("maxk", deadline=None)  # the first call of an example may load kernels
 settings.load_profile("maxk")
@@ -405,7 +405,7 @@ def test_centring_the_exact_weights_shrinks_and_then_reverses_the_gradient():
 
 # ---- construction
 def test_metadata_needs_no_torch():
-    code = "import sys, maxk.objective_types; sys.exit('torch' in sys.modules)"
+    code = "import sys, maxk.objectives.types; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

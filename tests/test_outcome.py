@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maxk import outcome
+from maxk.stages import outcome
 
 # As torchrun and `accelerate launch` leave it, shortened.
 REPORT = """E1128 18:10:06.174000 3846 torch/distributed/elastic/multiprocessing/api.py:986] failed (exitcode: 1)

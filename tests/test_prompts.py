@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from maxk import files, prompts, records
-from maxk.config import Config, Prompt
-from maxk.records import Policy, Problem, Test
+from maxk.artifacts import files, records
+from maxk.artifacts.records import Policy, Problem, Test
+from maxk.config import Config
+from maxk.data import prompts
+from maxk.data.prompts import Prompt
 from maxk.stages.sample import _write_prompts
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from maxk import config as configuration
-from maxk import files, records
+from maxk.artifacts import files, records
+from maxk.artifacts.records import Policy, Problem, Provenance
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.records import Policy, Problem, Provenance
 from maxk.stages import score
 
 N, SHARDS, POLICY, DATASET = 128, 2, "base", "toy"

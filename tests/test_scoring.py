@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from maxk import estimators, records
+from maxk import estimators
+from maxk.artifacts import records
 from maxk.errors import UserError
-from maxk.scoring import Scorer, repeated_chunks, reward, rewards
+from maxk.evaluation.scoring import Scorer, repeated_chunks, reward, rewards
 
 STATUSES = [
     ["passed", "passed"],

@@ -1,4 +1,4 @@
-"""What SECURITY.md promises beside the grader (tests/verification): no foreign code, no secrets in what is written."""
+"""What SECURITY.md promises beside the grader (tests/grading): no foreign code, no secrets in what is written."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 import torch
 
-from maxk import cli, files, models
+from maxk import cli
 from maxk import config as configuration
+from maxk.artifacts import files, models
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.tracking import server
@@ -72,7 +73,7 @@ def test_models_and_tokenizers_are_loaded_in_one_place(root: Path) -> None:
 
 
 def test_what_others_load_for_us_gets_the_same_settings(seconds: Config, tmp_path: Path, root: Path) -> None:
-    from maxk.training.trainer import arguments
+    from maxk.training.arguments import arguments
 
     chosen = arguments(seconds.training, tmp_path, seed=0, prompts=16)
     assert chosen.model_init_kwargs == {"trust_remote_code": False, "use_safetensors": True}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from maxk import files
+from maxk.artifacts import files
 from maxk.config import Lora, Training
 from maxk.errors import UserError
-from maxk.sharding import read, require_sound
+from maxk.training.accelerate_config import read, require_sound
 
 TRAINING = Training(datasets=("any",), prompts_per_step=4, microbatch_completions=8, completions=4)
 
@@ -25,9 +25,9 @@ def test_shipped_files(root: Path) -> None:
 
 def test_deepspeed_that_is_not_installed_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = TRAINING.model_copy(update={"accelerate": str(root / "config/accelerate/zero3.yaml")})
-    monkeypatch.setattr("maxk.sharding.has_deepspeed", lambda: True)
+    monkeypatch.setattr("maxk.training.accelerate_config.has_deepspeed", lambda: True)
     require_sound(training, 2)
-    monkeypatch.setattr("maxk.sharding.has_deepspeed", lambda: False)
+    monkeypatch.setattr("maxk.training.accelerate_config.has_deepspeed", lambda: False)
     with pytest.raises(UserError, match=r"zero3.yaml needs DeepSpeed, .* pip install --no-build-isolation deepspeed=="):
         require_sound(training, 2)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from maxk.objectives import make
-from maxk.surrogates import sequence_surrogate, token_surrogate
+from surrogates import sequence_surrogate, token_surrogate
 
 K, N = 2, 3
 SEQUENCES = list(itertools.product((0, 1), repeat=2))

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from maxk import files, tracking
+from maxk import tracking
+from maxk.artifacts import files
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.tracking import page

@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from maxk import files, tracking
+from maxk import tracking
+from maxk.artifacts import files
 from maxk.config import Config
 from maxk.tracking import page
 from maxk.tracking import run as tracked

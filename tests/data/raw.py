@@ -17,8 +17,6 @@ from typing import Any
 from datasets import ClassLabel, Dataset, Features, List, Value
 from pydantic import TypeAdapter
 
-from maxk import config as configuration
-
 HERE = Path(__file__).parent
 MBPP = HERE / "mbpp" / "mbpp.jsonl.gz"
 APPS = HERE / "apps" / "apps_selected150.jsonl.gz"
@@ -103,9 +101,7 @@ CODEFORCES = Features(
 
 def section(**keys: Any) -> Any:
     """A validated section `datasets.NAME`."""
-    return TypeAdapter(configuration.Dataset).validate_python(
-        {k: str(v) if isinstance(v, Path) else v for k, v in keys.items()}
-    )
+    return TypeAdapter(data.Dataset).validate_python({k: str(v) if isinstance(v, Path) else v for k, v in keys.items()})
 
 
 def parquet(path: Path, rows: Sequence[dict[str, Any]], features: Features) -> Path:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import raw
 
-from maxk import data, grading
+from maxk import data
+from maxk.artifacts.records import Problem
 from maxk.config import Config
-from maxk.records import Problem
-from maxk.verification import Grader, Limits
+from maxk.evaluation import problem_grader
+from maxk.grading import Grader, Limits
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def grader() -> Iterator[Grader]:
 
 
 def rewards(grader: Grader, problems: list[Problem], program: str) -> list[float]:
-    submissions = [grading.submission(program, problem, grader.limits) for problem in problems]
+    submissions = [problem_grader.submission(program, problem, grader.limits) for problem in problems]
     return [verdict.reward for verdict in grader.grade(submissions)]
 
 
@@ -71,8 +72,8 @@ def test_checking_by_solutions_says_how_far_it_is(
     rows = [raw.code_contests_row(name, description=f"Add two numbers, {name}.") for name in ("one", "two", "three")]
     config = raw.section(source="code_contests", location=raw.code_contests(tmp_path, rows), check_solutions=1)
     monkeypatch.chdir(tmp_path)  # the verdict cache is made here
-    monkeypatch.setattr("maxk.progress.LINE_EVERY_S", 0.0)
-    problems, _ = data.load("d", config, grading.judge(seconds, "prepare d: programs run"))
+    monkeypatch.setattr("maxk.tracking.progress.LINE_EVERY_S", 0.0)
+    problems, _ = data.load("d", config, problem_grader.judge(seconds, "prepare d: programs run"))
     assert len(problems) == 3
     said = capsys.readouterr().err
     assert "prepare d: programs run: 1/3 (about " in said
@@ -90,7 +91,7 @@ def test_code_contests_are_checked_with_their_own_solutions(tmp_path: Path, grad
     config = raw.section(source="code_contests", location=raw.code_contests(tmp_path, rows), check_solutions=3)
 
     def judge(programs: Any) -> list[Any]:
-        return [v.statuses for v in grader.grade([grading.submission(p, q, grader.limits) for p, q in programs])]
+        return [v.statuses for v in grader.grade([problem_grader.submission(p, q, grader.limits) for p, q in programs])]
 
     problems, funnel = data.load("d", config, judge)
     by_name = {problem.problem_id: problem for problem in problems}

@@ -6,10 +6,11 @@ import dataclasses
 
 import pytest
 
-from maxk import data, records
-from maxk.config import PocketDataset
+from maxk import data
+from maxk.artifacts import records
+from maxk.artifacts.records import Problem
+from maxk.data.pocket.tasks import PocketDataset
 from maxk.errors import UserError
-from maxk.records import Problem
 
 GOOD = Problem("d/test/0000", "d", "test", "sort, show", [records.Test("2 1\n", "1 2\n")])
 

@@ -10,11 +10,11 @@ import pytest
 import raw
 
 from maxk import data
+from maxk.artifacts.records import Problem, Test
 from maxk.data import filters
 from maxk.data.filters import Candidate, Funnel, complete
 from maxk.errors import UserError
-from maxk.records import Problem, Test
-from maxk.verification import CheckerProgram, Grader, Submission
+from maxk.grading import CheckerProgram, Grader, Submission
 
 TESTS = [Test("1\n", "1\n"), Test("2\n", "2\n")]
 

@@ -16,7 +16,7 @@ from maxk import data
 from maxk.data import calls
 from maxk.data.calls import Call
 from maxk.data.mbpp import calls_of
-from maxk.verification import CheckerProgram, Grader, Limits, Submission
+from maxk.grading import CheckerProgram, Grader, Limits, Submission
 
 # Tree objects by set-up code, a type as an argument, sys.getsizeof, arithmetic in an argument, int(f(…)), a class.
 NOT_CONVERTIBLE = [367, 486, 533, 596, 601, 912, 927]

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from maxk import config as configuration
-from maxk.config import Corpus, PocketDataset
+from maxk.artifacts.records import Problem
 from maxk.data.pocket import corpus, generate, grammar, tasks
+from maxk.data.pocket.corpus import Corpus
 from maxk.data.pocket.grammar import OPERATIONS, REDUCERS, TRANSFORMS, Step
+from maxk.data.pocket.tasks import PocketDataset
 from maxk.errors import UserError
-from maxk.records import Problem
-from maxk.verification import Grader
+from maxk.grading import Grader
 
 ROOT = Path(__file__).parents[2]
 
@@ -124,7 +125,7 @@ def test_family_is_the_same_in_every_process() -> None:
     """Neither hash randomisation nor the dataset's name decides what is drawn."""
     here = generate("one", family(train=5, test=3))[0]
     script = (
-        "from maxk.config import PocketDataset; from maxk.data.pocket import generate;"
+        "from maxk.data.pocket.tasks import PocketDataset; from maxk.data.pocket import generate;"
         f"config = PocketDataset.model_validate({family(train=5, test=3).model_dump()!r});"
         "print([(p.statement, p.tests, p.reference) for p in generate('two', config)[0]])"
     )

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import raw
 
-from maxk import cli, files
+from maxk import cli
 from maxk import config as configuration
+from maxk.artifacts import files
 from maxk.config import Config
+from maxk.data.mbpp import MbppDataset
 from maxk.errors import UserError
 
 
@@ -54,7 +56,7 @@ def test_a_dataset_says_which_splits_it_has(defaults: dict) -> None:
     assert dataset.has("train")
     assert dataset.has("test")
     assert config.evaluated == ["mbpp"]
-    assert not configuration.MbppDataset(source="mbpp").has("train")
+    assert not MbppDataset(source="mbpp").has("train")
 
 
 def test_problems_depend_on_the_grader_where_it_checks_them(defaults: dict) -> None:

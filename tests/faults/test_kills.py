@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from maxk import files
+from maxk.artifacts import files
 from pipeline import RESULTS, Background, Held, snakemake, tables
 
 KILLS = 20

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from maxk import files
+from maxk.artifacts import files
 from pipeline import ENVIRONMENT, RESULTS, ROOT, Held, command_of, maxk, maxk_command, snakemake, tables
 
 TABLE = ("--", f"{RESULTS}/table2.csv")

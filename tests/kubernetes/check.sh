@@ -47,7 +47,7 @@ require_stopped() { # CHECKPOINTS
 training_runs() {
     k exec --stdin maxk -- bash -c "cd /work/maxk/src && python -" << END
 from mlflow import MlflowClient
-from maxk import files
+from maxk.artifacts import files
 where = files.read_json("/work/cluster/results/seconds/tracking.json")
 assert where["uri"] == "http://mlflow:5000", where
 found = MlflowClient(where["uri"]).search_runs([where["experiment_id"]], "tags.\`maxk.job\` LIKE 'train/%'")

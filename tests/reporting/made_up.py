@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from maxk import config as configuration
-from maxk import estimators, files, records
+from maxk import estimators
+from maxk.artifacts import files, records
+from maxk.artifacts.records import Provenance
 from maxk.config import Config
-from maxk.records import Provenance
 
 N = 128
 DATASET = {

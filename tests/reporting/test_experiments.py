@@ -13,7 +13,7 @@ import pytest
 from made_up import Experiment
 
 from maxk import config as configuration
-from maxk import files
+from maxk.artifacts import files
 from maxk.errors import UserError
 from maxk.reporting import experiment_reports, experiments
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from made_up import DATASET, Experiment
 from matplotlib.image import imread
 
-from maxk import files
+from maxk.artifacts import files
 from maxk.errors import UserError
 from maxk.reporting import figures, specs, style, training_log
 from maxk.reporting.load import load

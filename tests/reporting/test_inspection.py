@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from maxk import cli, files
+from maxk import cli
+from maxk.artifacts import files
+from maxk.artifacts.records import Problem, Provenance, Test
 from maxk.config import Config
-from maxk.records import Problem, Provenance, Test
 from maxk.reporting import inspection
 
 

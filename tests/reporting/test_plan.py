@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from maxk import cli, files, memory
+from maxk import cli
 from maxk import config as configuration
+from maxk.artifacts import files
+from maxk.artifacts.records import Problem, Provenance, Test
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.records import Problem, Provenance, Test
 from maxk.reporting import plan
 from maxk.reporting.plan import Rates
+from maxk.resources import memory
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from made_up import Experiment
 
-from maxk import files
+from maxk.artifacts import files
+from maxk.artifacts.records import Policy
 from maxk.errors import UserError
-from maxk.records import Policy
 from maxk.reporting import pages, statistics, summary
 from maxk.reporting.load import load
 

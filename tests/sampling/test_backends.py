@@ -9,9 +9,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from maxk import sampling
+from maxk.artifacts.records import Policy
 from maxk.config import Sampling
 from maxk.errors import UserError
-from maxk.records import Policy
 from maxk.sampling import Request
 from maxk.sampling.vllm import grouped_entropy
 

@@ -13,9 +13,9 @@ from scipy.stats import chisquare, kstest
 from transformers import AutoTokenizer
 
 from maxk import sampling
+from maxk.artifacts.records import Policy, Problem, Test
 from maxk.config import Config, Sampling
 from maxk.errors import UserError
-from maxk.records import Policy, Problem, Test
 from maxk.sampling import Completion, Request
 from maxk.sampling.transformers import RESOLUTION, TransformersBackend, _inverse, _uniforms
 

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from maxk.config import Corpus, PretrainedBase, Prompt
+from maxk.config import PretrainedBase
 from maxk.data.pocket import corpus
+from maxk.data.pocket.corpus import Corpus
+from maxk.data.prompts import Prompt
 from maxk.errors import UserError
 from maxk.training import pretrain as module
 from maxk.training.pretrain import pretrain

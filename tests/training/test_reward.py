@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from maxk.records import Problem, Test
+from maxk.artifacts.records import Problem, Test
+from maxk.grading import Grader, Limits, Verdict
 from maxk.training.reward import PassRateReward
-from maxk.verification import Grader, Limits, Verdict
 
 PROBLEMS = [
     Problem("p/0", "p", "train", "sum", [Test("1 2", "3"), Test("4 5", "9"), Test("0 0", "0"), Test("1 1", "2")]),

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
+from maxk.surrogates import sequence_surrogate
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, TrainerCallback
 from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
@@ -22,9 +23,9 @@ from trl.trainer.utils import split_tensor_dict
 from maxk.config import Generator, Heldout, Lora, Training
 from maxk.errors import UserError
 from maxk.objectives import make
-from maxk.surrogates import sequence_surrogate
+from maxk.training.arguments import arguments, lora, schedule
 from maxk.training.callbacks import SkipNonfinite
-from maxk.training.trainer import MaxkTrainer, _by_length, arguments, lora, require_same_reference, schedule
+from maxk.trl import MaxkTrainer, _by_length, require_same_reference
 
 PROMPTS = [
     f"sort up, {word}\n" for word in ("total", "largest", "count", "middle", "show", "ends", "spread", "smallest")

@@ -16,7 +16,8 @@ from transformers import AutoTokenizer
 
 from maxk.config import Training
 from maxk.objectives import make
-from maxk.training.trainer import MaxkTrainer, arguments
+from maxk.training.arguments import arguments
+from maxk.trl import MaxkTrainer
 
 PROMPTS = [f"sort up, {word}\n" for word in ("total", "largest", "count", "middle")]
 TEXTS = ["print(a)", "a = sorted(a)", "print(sum(a))", "a = a[::-1]\nprint(len(a))"]

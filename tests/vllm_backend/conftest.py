@@ -12,8 +12,8 @@ os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB
 
 import pytest
 
+from maxk.artifacts.records import Policy
 from maxk.config import Config
-from maxk.records import Policy
 
 INSTALLED = find_spec("vllm") is not None
 collect_ignore_glob = [] if INSTALLED else ["test_*.py"]

@@ -16,11 +16,12 @@ import torch
 from scipy.stats import chisquare
 from transformers import AutoModelForCausalLM, AutoTokenizer, TopPLogitsWarper
 
-from maxk import cli, files, sampling
+from maxk import cli, sampling
 from maxk import config as configuration
+from maxk.artifacts import files
+from maxk.artifacts.records import SAMPLE, Policy, Problem, Test
 from maxk.config import Config, Sampling, Vllm
 from maxk.errors import UserError
-from maxk.records import SAMPLE, Policy, Problem, Test
 from maxk.sampling import Completion, Request
 from maxk.sampling.transformers import TransformersBackend
 from maxk.sampling.vllm import TOLERANCE, VllmBackend, grouped_entropy

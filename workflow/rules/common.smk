@@ -11,10 +11,12 @@ from subprocess import CalledProcessError
 SOURCE = Path(str(workflow.current_basedir)).parent.parent / "src"
 sys.path.insert(0, str(SOURCE))
 from maxk import config as configuration
-from maxk import environment, files, memory, outcome
+from maxk.artifacts import environment, files
+from maxk.resources import memory
+from maxk.stages import outcome
 from maxk.errors import UserError, refusal
-from maxk.files import canonical
-from maxk.paths import BASE, POLICY_PATTERN
+from maxk.artifacts.files import canonical
+from maxk.artifacts.paths import BASE, POLICY_PATTERN
 from maxk.reporting import specs
 from snakemake.exceptions import WorkflowError
 
@@ -86,7 +88,7 @@ wildcard_constraints:
 
 
 # On one machine its jobs share its GPUs; on a cluster the scheduler hands them out. Jobs take devices by locks
-# (maxk.gpus): without the limit none would collide, but idle ones would hold cores while they wait.
+# (maxk.resources.gpus): without the limit none would collide, but idle ones would hold cores while they wait.
 # (Snakemake learns later what executes its jobs; only for a cluster it is told a number of `nodes`, by --jobs.)
 on_cluster = workflow.resource_settings.nodes is not None
 if CONFIG.gpus and not on_cluster and "gpu" not in workflow.global_resources:

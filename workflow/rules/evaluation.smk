@@ -93,7 +93,7 @@ rule score:
     params:
         config=OUT.config,
         settings=settings("score"),
-        source=environment.source("scoring", "shards", "estimators"),
+        source=environment.source("evaluation", "estimators"),
     message:
         "Score {wildcards.policy}"
     shell:

@@ -12,12 +12,21 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from maxk.config import CodeforcesDataset, Dataset, PocketDataset
+from pydantic import Field
+
+from maxk.artifacts.records import Problem
+from maxk.data.apps import AppsDataset
+from maxk.data.code_contests import CodeContestsDataset
+from maxk.data.codeforces import CodeforcesDataset
+from maxk.data.cure import CureDataset
 from maxk.data.filters import MAX_TEST_BYTES, Funnel, Judge, complete, largest_test
+from maxk.data.livebench import LiveBenchDataset
+from maxk.data.livecodebench import LiveCodeBenchDataset
+from maxk.data.mbpp import MbppDataset
+from maxk.data.pocket.tasks import PocketDataset
 from maxk.errors import UserError
-from maxk.records import Problem
 
 # Source of a benchmark → module; imported only when asked for, since some need heavy packages.
 BENCHMARKS = {
@@ -29,6 +38,18 @@ BENCHMARKS = {
     "livecodebench": "maxk.data.livecodebench",
     "mbpp": "maxk.data.mbpp",
 }
+Dataset = Annotated[
+    PocketDataset
+    | CodeContestsDataset
+    | CureDataset
+    | LiveCodeBenchDataset
+    | LiveBenchDataset
+    | CodeforcesDataset
+    | MbppDataset
+    | AppsDataset,
+    Field(discriminator="source"),
+]
+
 SPLITS = ("train", "test")
 
 

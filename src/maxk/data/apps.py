@@ -9,16 +9,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
-from maxk.config import AppsDataset
+from pydantic import Field
+
+from maxk.artifacts.records import Problem, Test
 from maxk.data import hub
 from maxk.data.code_contests import parallel_tests
 from maxk.data.filters import Candidate, Funnel
 from maxk.data.hub import Table
+from maxk.data.sections import Benchmark, CheckedWith, Location
 from maxk.data.testcases import unix
 from maxk.errors import UserError
-from maxk.records import Problem, Test
+
+
+class AppsDataset(Benchmark):
+    """The stdin/stdout rows of APPS: the hub's schema, or that of the 150 tasks selected by MapCoder."""
+
+    source: Literal["apps"]
+    location: Location = "codeparrot/apps"
+    difficulties: tuple[Literal["introductory", "interview", "competition"], ...] = Field(
+        ("introductory", "interview", "competition"), min_length=1, description="Difficulties kept."
+    )
+    check_solutions: CheckedWith = 0
+
 
 HUB = {"question": str, "solutions": str, "input_output": str, "difficulty": str, "starter_code": str}
 MAPCODER = {

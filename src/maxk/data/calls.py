@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from maxk.records import Test
+from maxk.artifacts.records import Test
 
 SCALARS = (bool, int, float, str)
 

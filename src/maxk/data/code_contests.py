@@ -9,14 +9,31 @@ finds out with the row's own Python 3 programs. The paper's "complexity ≤ 3" i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
-from maxk.config import CodeContestsDataset
+from pydantic import Field
+
+from maxk.artifacts.records import Problem, Test
 from maxk.data import hub
 from maxk.data.filters import Candidate, Funnel
+from maxk.data.sections import CheckedWith, Location, PooledBenchmark
 from maxk.data.testcases import unix
 from maxk.errors import UserError
-from maxk.records import Problem, Test
+
+
+class CodeContestsDataset(PooledBenchmark):
+    """deepmind/code_contests."""
+
+    source: Literal["code_contests"]
+    location: Location = "deepmind/code_contests"
+    upstream_splits: tuple[Literal["train", "valid", "test"], ...] = Field(
+        ("train", "valid", "test"), min_length=1, description="Upstream splits that make up the pool."
+    )
+    difficulties: tuple[int, ...] = Field(
+        (0, 1, 2, 3), description="Values of `difficulty` kept: 0 unknown, 1 easy, 2 medium, 3 hard, … (inferred)."
+    )
+    check_solutions: CheckedWith = 0
+
 
 PYTHON3 = 3
 KINDS_OF_TESTS = ("public_tests", "private_tests", "generated_tests")

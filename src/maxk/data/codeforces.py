@@ -8,13 +8,26 @@ left out: by (contest, index), then by aliases, then by title, each counted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
-from maxk.config import CodeforcesDataset
+from pydantic import Field
+
+from maxk.artifacts.records import Problem, Test
 from maxk.data import code_contests, hub
 from maxk.data.filters import Candidate, Funnel
+from maxk.data.sections import Benchmark, HubCopy, Location
 from maxk.data.testcases import unix
-from maxk.records import Problem, Test
+
+
+class CodeforcesDataset(Benchmark):
+    """open-r1/codeforces; upstream's train and test splits stay apart."""
+
+    source: Literal["codeforces"]
+    location: Location = "open-r1/codeforces"
+    subset: Literal["default", "verifiable"] = Field("default", description="Upstream's configuration.")
+    complete_tests: bool = Field(True, description="Only problems whose official tests are not cut off.")
+    without: HubCopy | None = Field(None, description="CodeContests, whose problems are left out.")
+
 
 FOLDERS = {"default": "data", "verifiable": "verifiable"}
 _TESTS = [{"input": str, "output": str}]

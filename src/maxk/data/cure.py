@@ -7,14 +7,21 @@ Only `test_input`/`test_output` are graded; the example tests stand in the state
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
-from maxk.config import CureDataset
+from maxk.artifacts.records import Problem
 from maxk.data import hub
 from maxk.data.code_contests import parallel_tests
 from maxk.data.filters import Candidate, Funnel
+from maxk.data.sections import PooledBenchmark
 from maxk.data.testcases import unix
-from maxk.records import Problem
+
+
+class CureDataset(PooledBenchmark):
+    """A set of the CURE paper (Gen-Verse on the hub), each one JSON list."""
+
+    source: Literal["cure"]
+
 
 LAYOUTS = [["*.json"], ["*.jsonl*"], ["*.parquet"]]
 COLUMNS = {

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from maxk import models
-from maxk.config import Benchmark, TokenLimit
+from maxk.artifacts import models
+from maxk.artifacts.records import Problem
+from maxk.data.sections import Benchmark, TokenLimit
 from maxk.errors import UserError
-from maxk.records import Problem
 
 MAX_TEST_BYTES = 64 * 2**20  # input and output of one test together; beyond it is a damaged row
 PASSED, UNGRADED = "passed", "harness_error"

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from maxk.config import Benchmark
+from maxk.data.sections import Benchmark
 from maxk.errors import UserError
 
 # str, int, float or bool; [kind] for a list; {name: kind} for a struct; object for anything. None: only nulls seen.

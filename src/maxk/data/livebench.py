@@ -8,14 +8,29 @@ all benchmarks (a stated difference: a model that rewrites the beginning is not 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
-from maxk.config import LiveBenchDataset
+from pydantic import Field
+
+from maxk.artifacts.records import Problem
 from maxk.data import hub
 from maxk.data.filters import Candidate, Funnel
 from maxk.data.livecodebench import cases_of
+from maxk.data.sections import Location, PooledBenchmark, Revision
 from maxk.data.testcases import Cases, function_name, functional_statement, unix
-from maxk.records import Problem
+
+
+class LiveBenchDataset(PooledBenchmark):
+    """The coding tasks of LiveBench."""
+
+    source: Literal["livebench"]
+    location: Location = "livebench/coding"
+    revision: Revision = "a958549fdd8aa57be0a3fafe7b205ffc160ed5f4"
+    tasks: tuple[Literal["LCB_generation", "coding_completion"], ...] = Field(
+        ("LCB_generation", "coding_completion"), min_length=1, description="Tasks kept."
+    )
+    functional: Literal["convert", "drop"] = Field("convert", description="Rows that call a function (LeetCode).")
+
 
 LAYOUTS = [["*test-*.parquet"], ["*.jsonl*"]]
 COLUMNS = {

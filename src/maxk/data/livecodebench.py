@@ -8,13 +8,25 @@ Upstream's ERRATA lists problems with several right answers, interactive ones an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
-from maxk.config import LiveCodeBenchDataset
+from pydantic import Field
+
+from maxk.artifacts.records import Problem
 from maxk.data import hub
 from maxk.data.filters import Candidate, Funnel
+from maxk.data.sections import Location, PooledBenchmark
 from maxk.data.testcases import Cases, decode, function_name, functional_statement, unix
-from maxk.records import Problem
+
+
+class LiveCodeBenchDataset(PooledBenchmark):
+    """LiveCodeBench code generation (lite)."""
+
+    source: Literal["livecodebench"]
+    location: Location = "livecodebench/code_generation_lite"
+    version: str = Field("release_v6", pattern=r"^(release_)?v[1-6]$", description="`release_v6` is v1 to v6 together.")
+    functional: Literal["convert", "drop"] = Field("convert", description="Rows that call a function (LeetCode).")
+
 
 COLUMNS = dict.fromkeys(
     ("question_content", "question_id", "starter_code", "public_test_cases", "private_test_cases", "metadata"), str

@@ -9,13 +9,27 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from maxk.config import MbppDataset
+from pydantic import Field
+
+from maxk.artifacts.records import Problem, Test
 from maxk.data import calls, hub
 from maxk.data.calls import Call
 from maxk.data.filters import Candidate, Funnel
-from maxk.records import Problem, Test
+from maxk.data.sections import Benchmark, CheckedWith, Location
+
+
+class MbppDataset(Benchmark):
+    """MBPP, its asserts turned into stdin/stdout tests; upstream's test split stays apart, all others are train."""
+
+    source: Literal["mbpp"]
+    location: Location = "google-research-datasets/mbpp"
+    form: Literal["flat", "literal"] = Field("flat", description="How values are read and printed (docs/datasets.md).")
+    io_format: bool = Field(True, description="End the statement by a line that says how values are read and printed.")
+    same_types: bool = Field(True, description="Only tasks whose asserts agree in the types of the arguments.")
+    check_solutions: CheckedWith = 0
+
 
 LAYOUTS = [[f"full/{split}-*.parquet" for split in ("train", "test", "validation", "prompt")], ["mbpp.jsonl*"]]
 COLUMNS = {"task_id": int, "text": str, "code": str, "test_list": [str], "test_setup_code": str}

@@ -19,8 +19,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from maxk.artifacts.records import Test
 from maxk.errors import UserError
-from maxk.records import Test
 
 MAX_DECODED_BYTES = 2 * 2**30  # of one row's tests; a longer stream is damage or an attack
 

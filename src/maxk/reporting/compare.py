@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
-from maxk import files
+from maxk.artifacts import files
+from maxk.artifacts.paths import BASE
 from maxk.config import Config, HubBase
-from maxk.paths import BASE
 from maxk.reporting import markdown, pages
 from maxk.reporting.load import Scores
 from maxk.reporting.statistics import Replicates, resample

@@ -16,10 +16,11 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from maxk import estimators, files
+from maxk import estimators
+from maxk.artifacts import files
+from maxk.artifacts.paths import BASE
 from maxk.config import Config
 from maxk.estimators import Floats
-from maxk.paths import BASE
 from maxk.reporting import markdown, pages, style
 from maxk.reporting.experiments import (
     AT_THE_END,

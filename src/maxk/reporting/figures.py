@@ -21,10 +21,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from maxk.artifacts.paths import BASE
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.estimators import Floats
-from maxk.paths import BASE
 from maxk.reporting import statistics, style, training_log
 from maxk.reporting.load import Scores
 from maxk.reporting.specs import MEAN
@@ -234,7 +234,7 @@ def training(scores: Scores, config: Config, paths: Sequence[str]) -> None:
 
 
 def ratios(scores: Scores, config: Config, paths: Sequence[str]) -> None:
-    """Diagnostics of off-policy updates over the training run (`maxk.diagnostics`)."""
+    """Diagnostics of off-policy updates over the training run (`maxk.objectives.diagnostics`)."""
     _over_training(RATIOS, scores, config, paths)
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from maxk.records import Problem, Test
+from maxk.artifacts.records import Problem, Test
 from maxk.reporting import markdown
 
 TRIVIAL = 0.5  # mean reward of constant programs from which a split is called trivial

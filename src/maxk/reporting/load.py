@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maxk import files, records
+from maxk.artifacts import files, records
+from maxk.artifacts.paths import BASE, policy_name
+from maxk.artifacts.provenance import require_equal
+from maxk.artifacts.records import Provenance
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.estimators import Floats
-from maxk.paths import BASE, policy_name
-from maxk.provenance import require_equal
-from maxk.records import Provenance
 from maxk.reporting.specs import MEAN
 
 EVERY = "every dataset"  # where a note is of no single one

@@ -7,7 +7,7 @@ import re
 
 from markdown_it import MarkdownIt
 
-from maxk import files
+from maxk.artifacts import files
 from maxk.config import Config
 
 _STYLE = """

@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from maxk import files, memory, records
-from maxk.config import Config, HubBase, PocketDataset, read_yaml
+from maxk.artifacts import files, records
+from maxk.config import Config, HubBase, read_yaml
+from maxk.data.pocket.tasks import PocketDataset
 from maxk.errors import UserError
+from maxk.resources import memory
 
 SECONDS = 3600.0
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from maxk.artifacts.paths import BASE
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.paths import BASE
 
 MEAN = "mean"  # the pseudo-dataset of the mean over datasets
 

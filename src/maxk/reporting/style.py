@@ -20,8 +20,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from maxk import files
-from maxk.paths import BASE
+from maxk.artifacts import files
+from maxk.artifacts.paths import BASE
 
 BASE_COLOUR = "#333333"
 PALETTE = (

@@ -17,10 +17,10 @@ from typing import Any
 
 import yaml
 
-from maxk import files
+from maxk.artifacts import files
+from maxk.artifacts.paths import BASE, Layout
 from maxk.config import Config, HubBase
 from maxk.errors import UserError
-from maxk.paths import BASE, Layout
 from maxk.reporting import compare, markdown, pages
 from maxk.reporting.load import Scores
 from maxk.reporting.specs import MEAN

@@ -15,11 +15,11 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from maxk import files
+from maxk.artifacts import files
+from maxk.artifacts.paths import BASE
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.estimators import SignedRank
-from maxk.paths import BASE
 from maxk.reporting import markdown, pages, specs, statistics
 from maxk.reporting.load import EVERY, Scores, load
 from maxk.reporting.specs import MEAN, Column, Spec

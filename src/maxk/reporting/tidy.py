@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from maxk import files
+from maxk.artifacts import files
 
 
 def write_csv(path: str, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from maxk import models
+from maxk.artifacts import models
+from maxk.artifacts.records import Policy, Task
 from maxk.config import Sampling
 from maxk.errors import UserError
-from maxk.records import Policy, Task
 
 
 class Completion(NamedTuple):

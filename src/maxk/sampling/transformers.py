@@ -22,10 +22,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from transformers import DynamicCache, TopPLogitsWarper
 
-from maxk import models, sampling
+from maxk import sampling
+from maxk.artifacts import models
+from maxk.artifacts.packing import packed
+from maxk.artifacts.records import Policy
 from maxk.config import Sampling
-from maxk.packing import packed
-from maxk.records import Policy
 from maxk.sampling import Completion, Request
 
 Prompts = Mapping[str, list[int]]  # token ids of every prompt

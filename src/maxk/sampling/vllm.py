@@ -27,10 +27,11 @@ from typing import Any
 
 import numpy as np
 
-from maxk import models, sampling
+from maxk import sampling
+from maxk.artifacts import models
+from maxk.artifacts.records import Policy
 from maxk.config import Sampling
 from maxk.errors import UserError
-from maxk.records import Policy
 from maxk.sampling import Completion, Request
 
 PROGRAM = "n = int(input())\nprint(sum(range(n + 1)))\n"  # scored behind a prompt to compare weights

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import environment, files, models, progress, tracking
+from maxk import tracking
+from maxk.artifacts import environment, files, models
+from maxk.artifacts.paths import BASE
+from maxk.artifacts.records import Policy
 from maxk.config import Config, HubBase, PretrainedBase
 from maxk.data import hub
 from maxk.errors import UserError
-from maxk.paths import BASE
-from maxk.records import Policy
+from maxk.tracking import progress
 
 
 def register_parser(subparsers: Any) -> None:

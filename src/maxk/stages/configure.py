@@ -10,7 +10,8 @@ import json
 from typing import Any
 
 from maxk import config as configuration
-from maxk import environment, files, tracking
+from maxk import tracking
+from maxk.artifacts import environment, files
 from maxk.errors import UserError
 
 

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import sharding
 from maxk.config import Config, HubBase
 from maxk.errors import UserError
+from maxk.training import accelerate_config
 
 ROOT = configuration.DEFAULTS.parent.parent
 SCALES = {"pocket": None, "mini": ROOT / "config" / "mini.yaml", "paper": ROOT / "config" / "paper.yaml"}
@@ -168,7 +168,7 @@ def check_packages(pins: list[str]) -> Check:
 
 def check_sandbox(config: Config) -> Check:
     """Starts the grader, which tries attacks on each tier from the strongest, and grades a good and bad programs."""
-    from maxk.verification import Grader
+    from maxk.grading import Grader
 
     try:
         with Grader(workers=1, sandbox=config.verification.sandbox) as grader:
@@ -241,7 +241,7 @@ def _unsound(config: Config) -> Iterator[str]:
     for training in map(config.training_of, config.objectives):
         if training.accelerate is not None and Path(training.accelerate).is_file():
             try:
-                sharding.require_sound(training, config.gpus)
+                accelerate_config.require_sound(training, config.gpus)
             except UserError as error:
                 yield str(error)
 

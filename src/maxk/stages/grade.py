@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from maxk import files
+from maxk.artifacts import files
 from maxk.errors import UserError
 
 _DEFAULT_KS = "1,8,32,128"
@@ -46,8 +46,8 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from maxk.progress import Progress
-    from maxk.verification import Grader, Limits, VerdictCache
+    from maxk.grading import Grader, Limits, VerdictCache
+    from maxk.tracking.progress import Progress
 
     ks = _numbers(args.k) if args.k else None
     limits = Limits(cpu_s=args.cpu_s, memory_mb=args.memory_mb)
@@ -86,7 +86,7 @@ class _Keys:
     """What a sample's verdict depends on, as a digest: the sample, its problem, limits, mode, tier and grader."""
 
     def __init__(self, problems: dict[str, Any], grader: Any, args: argparse.Namespace) -> None:
-        from maxk.verification import POLICY_VERSION
+        from maxk.grading import POLICY_VERSION
 
         settings = [args.cpu_s, args.memory_mb, grader.mode, grader.tier, POLICY_VERSION]
         self._problems = {name: files.digest_of([repr(problem), settings]) for name, problem in problems.items()}
@@ -124,7 +124,7 @@ def _in_order(grader: Any, samples: Path, problems: dict[str, Any], done: int, k
 def _submissions(
     samples: Path, problems: dict[str, Any], done: int, ids: dict[int, tuple[str, str]], keys: _Keys
 ) -> Iterator[Any]:
-    from maxk.verification import extract_program
+    from maxk.grading import extract_program
 
     for number, sample in enumerate(_lines(samples)):
         if number < done:
@@ -136,7 +136,7 @@ def _submissions(
 
 
 def _problems(path: Path, limits: Any) -> dict[str, Any]:
-    from maxk.verification import CheckerProgram, Submission
+    from maxk.grading import CheckerProgram, Submission
 
     problems: dict[str, Any] = {}
     for number, row in enumerate(_lines(path)):

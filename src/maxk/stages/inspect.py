@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import files, models
+from maxk.artifacts import files, models
+from maxk.artifacts.paths import BASE
+from maxk.artifacts.records import Problem
 from maxk.config import Config, HubBase
 from maxk.errors import UserError
-from maxk.paths import BASE
-from maxk.records import Problem
 
 
 def register_parser(subparsers: Any) -> None:
@@ -25,7 +25,7 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk import prompts
+    from maxk.data import prompts
     from maxk.reporting import inspection
 
     config = configuration.load(args.config)

@@ -7,9 +7,10 @@ import sys
 from typing import Any
 
 from maxk import config as configuration
-from maxk import files, tracking
+from maxk import tracking
+from maxk.artifacts import files
+from maxk.artifacts.records import Provenance
 from maxk.errors import UserError
-from maxk.records import Provenance
 
 
 def register_parser(subparsers: Any) -> None:
@@ -19,7 +20,8 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk import data, grading
+    from maxk import data
+    from maxk.evaluation import problem_grader
 
     config = configuration.load(args.config)
     name, layout = args.dataset, config.layout
@@ -28,7 +30,7 @@ def run(args: argparse.Namespace) -> None:
     settings = config.settings("prepare", dataset=name)
     with tracking.stage(config, "prepare", dataset=name) as run:
         dataset, commits = data.at_commits(name, config.datasets[name])
-        problems, funnel = data.load(name, dataset, grading.judge(config, f"prepare {name}: programs run"))
+        problems, funnel = data.load(name, dataset, problem_grader.judge(config, f"prepare {name}: programs run"))
         for line in data.lines(name, funnel):
             print(line, file=sys.stderr)
         files.write_json(layout.funnel(name), funnel)

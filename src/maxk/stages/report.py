@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import files
+from maxk.artifacts import files
 from maxk.config import Config
 from maxk.errors import UserError
 

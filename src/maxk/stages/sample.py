@@ -12,10 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from maxk import config as configuration
-from maxk import environment, files, gpus, progress, records, tracking
+from maxk import tracking
+from maxk.artifacts import environment, files, records
+from maxk.artifacts.records import Policy, Provenance, Task
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.records import Policy, Provenance, Task
+from maxk.resources import gpus
+from maxk.tracking import progress
 
 
 def register_parser(subparsers: Any) -> None:
@@ -61,7 +64,9 @@ def _sample(
     config: Config, policy: Policy, tasks: list[Task], shard: int
 ) -> tuple[dict[str, list[Any]], Mapping[str, str | float]]:
     """All completions of the tasks, in sample order, by problem id; and what the backend tells of itself."""
-    from maxk import models, prompts, sampling
+    from maxk import sampling
+    from maxk.artifacts import models
+    from maxk.data import prompts
 
     environment.quiet_libraries()
     tokenizer = models.tokenizer(policy.model, policy.revision)

@@ -2,8 +2,8 @@
 
     maxk score base --config results/config.json
 
-Reads all shards, refuses what does not belong together (`maxk.shards`) and writes one row a problem
-(`maxk.scoring`).
+Reads all shards, refuses what does not belong together (`maxk.evaluation.shards`) and writes one row a problem
+(`maxk.evaluation.scoring`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from statistics import fmean
 from typing import Any
 
 from maxk import config as configuration
-from maxk import files, records, tracking
+from maxk import tracking
+from maxk.artifacts import files, records
 from maxk.config import Config
 
 
@@ -36,8 +37,8 @@ def _score(config: Config, policy: str, dataset: str, run: tracking.Run) -> dict
     """Writes the scores of one dataset; returns its means of max@k and pass@k, a number for each k."""
     import numpy as np
 
-    from maxk import shards
-    from maxk.scoring import Scorer
+    from maxk.evaluation import shards
+    from maxk.evaluation.scoring import Scorer
 
     evaluation = shards.read(config, policy, dataset)
     scorer = Scorer(

@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import files, gpus, sharding, tracking
+from maxk import tracking
+from maxk.artifacts import files
+from maxk.artifacts.paths import BASE, policy_name
+from maxk.artifacts.records import Policy, Problem
 from maxk.config import Config, Training
 from maxk.errors import UserError
-from maxk.paths import BASE, policy_name
-from maxk.records import Policy, Problem
+from maxk.resources import gpus
+from maxk.training import accelerate_config
 
 
 def register_parser(subparsers: Any) -> None:
@@ -36,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     if args.objective not in config.every_objective:
         raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.every_objective)}")
     training = config.training_of(args.objective)
-    sharding.require_sound(training, config.gpus)
+    accelerate_config.require_sound(training, config.gpus)
     if training.processes > 1 and os.environ.get("WORLD_SIZE") == str(training.processes):  # one of several
         gpus.join()
     else:
@@ -106,10 +109,13 @@ def _optimise(
     import torch
     from transformers.trainer_callback import PrinterCallback
 
-    from maxk import environment, grading, models, objectives
+    from maxk import objectives
+    from maxk.artifacts import environment, models
+    from maxk.evaluation import problem_grader
+    from maxk.training.arguments import arguments, lora, schedule
     from maxk.training.callbacks import MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
     from maxk.training.reward import PassRateReward
-    from maxk.training.trainer import MaxkTrainer, arguments, lora, schedule
+    from maxk.trl import MaxkTrainer
 
     environment.quiet_libraries()
     training = config.training_of(objective)
@@ -120,12 +126,12 @@ def _optimise(
     rows, heldout = _prompts(config, training, problems, tokenizer, seed)
     order = schedule(training, len(rows), seed)
     stop = StopOnSignal(training.iterations)
-    with grading.grader(config) as grader:
+    with problem_grader.grader(config) as grader:
         grader.canary()
         run.tag("maxk.sandbox", grader.tier)
         trainer = MaxkTrainer(
             model=base.model,
-            reward_funcs=[PassRateReward(grader, problems, grading.limits(config))],
+            reward_funcs=[PassRateReward(grader, problems, problem_grader.limits(config))],
             args=arguments(training, checkpoints, seed, len(order), base.revision),
             train_dataset=rows.select(order),
             eval_dataset=heldout,
@@ -155,7 +161,7 @@ def _prompts(config: Config, training: Training, problems: list[Problem], tokeni
     """Prompts to train on, and those kept out for evaluation while training (None where there is none)."""
     from datasets import Dataset
 
-    from maxk import prompts
+    from maxk.data import prompts
 
     rows = Dataset.from_list(
         [

@@ -12,11 +12,12 @@ from collections import Counter
 from typing import Any
 
 from maxk import config as configuration
-from maxk import environment, files, records, tracking
+from maxk import tracking
+from maxk.artifacts import environment, files, records
+from maxk.artifacts.records import Provenance
 from maxk.config import Config
-from maxk.progress import Progress
-from maxk.records import Provenance
 from maxk.stages.sample import share_of
+from maxk.tracking.progress import Progress
 
 
 def register_parser(subparsers: Any) -> None:
@@ -27,12 +28,12 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk import grading
+    from maxk.evaluation import problem_grader
 
     config = configuration.load(args.config)
     with tracking.stage(config, "verify", policy=args.policy, shard=str(args.shard)) as run:
         run.params(config.settings("verify"))
-        with grading.grader(config) as grader:
+        with problem_grader.grader(config) as grader:
             grader.canary()
             run.tag("maxk.sandbox", grader.tier)
             for dataset in config.evaluated:
@@ -44,8 +45,8 @@ def run(args: argparse.Namespace) -> None:
 
 def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) -> dict[str, float]:
     """Writes the verdicts of one dataset; returns the share of tests with each status."""
-    from maxk import grading
-    from maxk.verification import extract_program
+    from maxk.evaluation import problem_grader
+    from maxk.grading import extract_program
 
     layout = config.layout
     source = layout.samples(policy, dataset, shard)
@@ -54,9 +55,9 @@ def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) 
     problems = {problem.problem_id: problem for problem in share}
     problem_ids = samples.column("problem_id").to_pylist()
     extractions = [extract_program(text) for text in samples.column("completion").to_pylist()]
-    limits = grading.limits(config)
+    limits = problem_grader.limits(config)
     submissions = (
-        grading.submission(extraction.program, problems[problem_id], limits)
+        problem_grader.submission(extraction.program, problems[problem_id], limits)
         for extraction, problem_id in zip(extractions, problem_ids, strict=True)
     )
     statuses: list[list[str]] = [[] for _ in problem_ids]

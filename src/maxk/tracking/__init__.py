@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from maxk import files
+from maxk.artifacts import files
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.tracking import page, server

@@ -22,7 +22,7 @@ import webbrowser
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from maxk import files
+from maxk.artifacts import files
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.tracking import server

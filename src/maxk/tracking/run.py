@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from maxk import files
+from maxk.artifacts import files
 from maxk.tracking.server import reason
 
 FLUSH_EVERY_S = 5.0

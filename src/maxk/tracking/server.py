@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from maxk import files
+from maxk.artifacts import files
 from maxk.config import Config
 
 # A job that logs to a server that is gone must not wait for minutes (MLflow: 120 s a call, seven tries); and nothing is

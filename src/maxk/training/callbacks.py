@@ -13,9 +13,9 @@ import torch
 import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from maxk import files
-from maxk.progress import Progress
+from maxk.artifacts import files
 from maxk.tracking import Run
+from maxk.tracking.progress import Progress
 
 
 class MetricsLog(TrainerCallback):

@@ -27,9 +27,10 @@ from transformers import (
     get_cosine_schedule_with_warmup,
 )
 
-from maxk import prompts
-from maxk.config import Architecture, PretrainedBase, Prompt
+from maxk.config import Architecture, PretrainedBase
+from maxk.data import prompts
 from maxk.data.pocket import corpus
+from maxk.data.prompts import Prompt
 from maxk.errors import UserError
 
 PAD, END, UNKNOWN = SPECIAL_TOKENS = ("<pad>", "<end>", "<unknown>")

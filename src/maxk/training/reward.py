@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from maxk.grading import submission
-from maxk.records import Problem
-from maxk.verification import Grader, Limits, extract_program
+from maxk.artifacts.records import Problem
+from maxk.evaluation.problem_grader import submission
+from maxk.grading import Grader, Limits, extract_program
 
 
 class PassRateReward:

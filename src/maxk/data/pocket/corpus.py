@@ -11,7 +11,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from maxk.config import Corpus
+from pydantic import Field
+
 from maxk.data.pocket.grammar import (
     READ_INPUT,
     READ_INPUT_BUGS,
@@ -21,6 +22,21 @@ from maxk.data.pocket.grammar import (
     draw_statement,
     draw_step,
 )
+from maxk.data.sections import Popularity
+from maxk.schema import Count, Fraction, Section
+
+
+class Corpus(Section):
+    """Programs that the pocket base model is pretrained on: what its "authors" write, bugs and misreadings included."""
+
+    size: Count = Field(76_800, description="Number of (statement, program) pairs.")
+    transforms: tuple[Count, ...] = Field((1, 2, 2, 3), description="Transforms a statement, drawn evenly.")
+    rare: Fraction = Field(0.25, description="Share of rare phrases for an operation.")
+    readings: Popularity = Field((0.86, 0.12, 0.02), description="Popularity of the readings of an open operation.")
+    bug: Fraction = Field(0.10, description="Chance of a bug in one operation.")
+    input_bug: Fraction = Field(0.08, description="Chance of a bug in reading the input.")
+    misread: Fraction = Field(1.0, description="Scale of the chance that an explicit qualifier is misread.")
+
 
 OPEN = 0.5  # chance that a statement of the corpus leaves an operation open
 

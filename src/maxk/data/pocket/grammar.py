@@ -298,7 +298,7 @@ def output(steps: Sequence[Step], stdin: str) -> str | None:
     """What the reference program of `steps` prints, or None where it raises (such as max of an empty list).
 
     It takes steps and not a program, so that nothing but the lines of this module is ever executed in-
-    process: what a policy writes goes to `maxk.verification`.
+    process: what a policy writes goes to `maxk.grading`.
     """
     printed = io.StringIO()
     names: dict[str, Any] = {"input": lambda: stdin, "print": functools.partial(print, file=printed)}

@@ -20,8 +20,12 @@ import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
 
-from maxk.config import PocketDataset
+from pydantic import Field
+
+from maxk.artifacts.files import canonical
+from maxk.artifacts.records import Problem, Test
 from maxk.data.pocket.grammar import (
     TRANSFORMS,
     Step,
@@ -31,9 +35,27 @@ from maxk.data.pocket.grammar import (
     output,
     program,
 )
+from maxk.data.sections import DatasetSection, Popularity
 from maxk.errors import UserError
-from maxk.files import canonical
-from maxk.records import Problem, Test
+from maxk.schema import Count, Fraction
+
+
+class PocketDataset(DatasetSection):
+    """A family of generated tasks (synthetic, exact tests)."""
+
+    source: Literal["pocket"]
+    transforms: tuple[Count, ...] = Field(description="Transforms a statement, drawn evenly.")
+    open_operations: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        description="Operations without a qualifier: the statement leaves them open and the hidden tests decide."
+    )
+    rare: Fraction = Field(description="Share of rare phrases for an operation.")
+    readings: Popularity = Field(description="How often hidden tests ask for each reading of an open operation.")
+    train: int = Field(0, ge=0, description="Training problems.")
+    test: int = Field(0, ge=0, description="Evaluation problems.")
+    tests: Count = Field(8, description="Tests a problem: the number of reward levels above zero.")
+    seed: int = 0
+    paper: str | None = Field(None, description="The paper's dataset whose role this one plays in the tables.")
+
 
 TEST_SHARE = 0.2  # of all tasks of the grammar; the rest is the train side
 INPUT_TRIES = 60

@@ -1,0 +1,50 @@
+"""`base`: the base policy, pretrained inside the pipeline or taken from the hub."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from maxk.data.pocket.corpus import Corpus
+from maxk.schema import Count, Positive, Section
+
+
+class Architecture(Section):
+    """A small Llama-style decoder."""
+
+    hidden_size: Count = 64
+    layers: Count = 2
+    heads: Count = 4
+    intermediate_size: Count = 192
+    vocabulary: Count = Field(320, description="Size of the byte-pair vocabulary, learned line by line.")
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Architecture:
+        if self.hidden_size % self.heads:
+            raise ValueError(f"heads={self.heads} must divide hidden_size={self.hidden_size}")
+        return self
+
+
+class PretrainedBase(Section):
+    """Base policy made inside the pipeline: no hub is needed."""
+
+    source: Literal["pretrain"]
+    corpus: Corpus = Corpus()
+    architecture: Architecture = Architecture()
+    steps: Count = Field(600, description="Pretraining steps.")
+    batch_size: Count = Field(128, description="Sequences a step.")
+    learning_rate: Positive = Field(4e-3, description="Peak learning rate (AdamW, linear warm-up, cosine decay).")
+    seed: int = 0
+
+
+class HubBase(Section):
+    """Base policy taken from the Hugging Face hub or a local folder."""
+
+    source: Literal["hub"]
+    model: str = Field(description="Hub id or path of a local folder.")
+    revision: str | None = Field(None, description="Commit of the hub repository; pin it.")
+    parameters: Positive = Field(8, description="At most so many billions of parameters: memory that jobs ask for.")
+
+
+Base = Annotated[PretrainedBase | HubBase, Field(discriminator="source")]

@@ -1,0 +1,261 @@
+"""The whole experiment: its sections, what contradicts what, and what the stages ask of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from maxk.artifacts.paths import BASE, Layout, policy_name
+from maxk.config.base import Base, PretrainedBase
+from maxk.config.messages import explain, suggest
+from maxk.config.objectives import Experiment, Objective
+from maxk.config.report import Report, Tracking
+from maxk.config.sampling import Sampling
+from maxk.config.training import Training
+from maxk.config.verification import Verification
+from maxk.data import Dataset
+from maxk.data.prompts import Prompt
+from maxk.errors import UserError
+from maxk.objectives import types
+from maxk.schema import Name, Section
+
+RESERVED = (
+    "benchmarks",
+    "cache",
+    "data",
+    "experiments",
+    "logs",
+    "mlartifacts",
+    "policies",
+    "report",
+    "samples",
+    "scores",
+    "verdicts",
+)
+
+
+class Config(Section):
+    """An experiment."""
+
+    name: Name = Field("default", description="`default` writes results/, any other name results/{name}/.")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (0,), min_length=1, description="Training seeds; every objective is trained once for each."
+    )
+    base: Base
+    datasets: Mapping[Name, Dataset]
+    prompt: Prompt = Prompt()
+    objectives: Mapping[Name, Objective]
+    experiments: Mapping[Name, Experiment] = {}
+    training: Training
+    sampling: Sampling = Sampling()
+    verification: Verification = Verification()
+    report: Report = Report()
+    tracking: Tracking = Tracking()
+    gpus: int = Field(
+        0,
+        ge=0,
+        description="GPUs of the machine (on a cluster: of a node) that jobs share; 0: CPU only. A training job holds "
+        "`training.processes` of them, a sampling job as many as its engine spans.",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        problems = list(self._contradictions())
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def _contradictions(self) -> Iterator[str]:
+        if len(set(self.seeds)) != len(self.seeds):
+            yield f"seeds={list(self.seeds)} holds a seed twice"
+        if self.name in RESERVED:
+            yield f"name={self.name!r} is a folder of the default experiment; choose another"
+        if self.prompt.chat and isinstance(self.base, PretrainedBase):
+            yield "prompt.chat: true needs a chat model, but base.source: pretrain makes none"
+        if BASE in self.every_objective:
+            yield f"objectives.{BASE}: the name is taken by the base policy"
+        if max(self.report.ks) > self.sampling.n:
+            yield f"report.ks holds k={max(self.report.ks)}, more than sampling.n={self.sampling.n}; k ≤ n is needed"
+        if 0 < self.gpus < self.sampling.gpus:
+            yield f"sampling.vllm.tensor_parallel={self.sampling.gpus} is more than gpus={self.gpus}"
+        for key in _with_secrets(self.model_dump(mode="json")):
+            yield f"{key} holds a password or a token; give it by the environment (SECURITY.md)"
+        if not self.evaluated:
+            yield "datasets: none has test problems; set `test` of one above 0"
+        yield from self._dataset_contradictions(self.training.datasets, "training.datasets")
+        for name in self.every_objective:
+            yield from self._objective_contradictions(name)
+        yield from self._experiment_contradictions()
+
+    def _experiment_contradictions(self) -> Iterator[str]:
+        owners = dict.fromkeys(self.objectives, "objectives")
+        for name, experiment in self.experiments.items():
+            for policy in experiment.objectives:
+                if owners.setdefault(policy, f"experiments.{name}") != f"experiments.{name}":
+                    yield f"experiments.{name}.objectives.{policy}: the name is taken by {owners[policy]}"
+        for name, experiment in self.experiments.items():
+            for policy in experiment.rows:
+                if policy not in owners:
+                    yield f"experiments.{name}.policies: no objective {policy!r}{suggest(policy, owners)}"
+                elif experiment.against == "k" and self.every_objective[policy].has_schedule:
+                    yield f"experiments.{name}: the k of {policy!r} is a schedule, which `against: k` cannot draw"
+
+    def _dataset_contradictions(self, names: Sequence[str], where: str) -> Iterator[str]:
+        for name in names:
+            if name not in self.datasets:
+                yield f"{where} names {name!r}, which datasets does not hold{suggest(name, self.datasets)}"
+            elif not self.datasets[name].has("train"):
+                yield f"{where} names {name!r}, which has train=0 problems"
+
+    def _objective_contradictions(self, name: str) -> Iterator[str]:
+        objective, where = self.every_objective[name], self._where(name)
+        try:
+            training = self.training_of(name)
+        except ValidationError as error:
+            yield "; ".join(explain(item, Training, prefix=f"{where}.training.") for item in error.errors())
+            return
+        if 0 < self.gpus < training.processes:
+            yield f"{where}: training.processes={training.processes} is more than gpus={self.gpus}; each takes a GPU"
+        for k in types.ks(objective.spec):
+            if k > training.completions:
+                yield f"{where}: k={k} is more than training.completions={training.completions}; k ≤ n is needed"
+            if k == training.completions and objective.kind.flat_at_n:
+                yield f"{where}: {objective.type} has no gradient at k = n = {k}; choose k < n"
+        if objective.kind.off_policy and training.iterations < 2:
+            yield (
+                f"{where}: {objective.type} corrects for off-policy samples, but iterations={training.iterations} "
+                f"makes none; set {where}.training.iterations to 2 or more (paper: 3)"
+            )
+        if "datasets" in objective.training:
+            yield from self._dataset_contradictions(training.datasets, f"{where}.training.datasets")
+
+    def _where(self, objective: str) -> str:
+        owner = self.owner(objective)
+        return f"objectives.{objective}" if owner is None else f"experiments.{owner}.objectives.{objective}"
+
+    # ---- what the stages ask
+    @property
+    def every_objective(self) -> dict[str, Objective]:
+        """The objectives of the main tables, then those of the experiments."""
+        own = [experiment.objectives for experiment in self.experiments.values()]
+        return {name: objective for part in (self.objectives, *own) for name, objective in part.items()}
+
+    def owner(self, objective: str) -> str | None:
+        """The experiment that trains a policy; None for one of the main tables."""
+        return next((name for name, one in self.experiments.items() if objective in one.objectives), None)
+
+    def restricted_to(self, experiment: str) -> Config:
+        """The same configuration with the experiment's policies for objectives: what its reports are made from.
+
+        Raises UserError where there is no such experiment.
+        """
+        if experiment not in self.experiments:
+            known = ", ".join(self.experiments) or "none"
+            raise UserError(f"no experiment {experiment!r}; this configuration has {known}")
+        return self.only(self.experiments[experiment].rows)
+
+    def only(self, rows: Sequence[str]) -> Config:
+        """The same configuration with these policies, of the main tables or of experiments, for objectives."""
+        known = self.every_objective
+        labelled = {name: known[name].model_copy(update={"label": self.label(name)}) for name in rows}
+        return self.model_copy(update={"objectives": labelled, "experiments": {}})
+
+    @property
+    def layout(self) -> Layout:
+        return Layout("results" if self.name == "default" else f"results/{self.name}")
+
+    @property
+    def evaluated(self) -> list[str]:
+        """Datasets with test problems, in the order of the config."""
+        return [name for name, dataset in self.datasets.items() if dataset.has("test")]
+
+    @property
+    def policies(self) -> list[str]:
+        """All policies: the base, then every objective with every seed."""
+        return [BASE, *(policy for objective in self.objectives for policy in self.seeded(objective))]
+
+    def seeded(self, objective: str) -> list[str]:
+        """The policies of one objective, one a seed."""
+        return [policy_name(objective, seed) for seed in self.seeds]
+
+    def scores(self, policies: Sequence[str]) -> list[str]:
+        """Score files of policies, on every evaluated dataset."""
+        return [self.layout.scores(policy, dataset) for policy in policies for dataset in self.evaluated]
+
+    def label(self, objective: str) -> str:
+        """Row name of an objective (or of the base) in tables; one of an experiment says how it differs."""
+        if objective == BASE:
+            return types.BASE_LABEL
+        one = self.every_objective[objective]
+        if one.label or objective in self.objectives:
+            return one.label or one.kind.label
+        differences = {**{key: value for key, value in one.spec.items() if key != "type"}, **one.training}
+        if one.kind.uses_k:
+            differences["k"] = types.schedule(one.spec)
+        return f"{one.kind.label} ({', '.join(f'{key} {_brief(value)}' for key, value in differences.items())})"
+
+    def training_of(self, objective: str) -> Training:
+        """`training` with the objective's own keys laid over it."""
+        own = dict(self.every_objective[objective].training)
+        return Training.model_validate({**self.training.model_dump(), **own})
+
+    # ---- what decides a stage's result: these go into Snakemake's params and into every file's provenance
+    def settings(self, stage: str, **of: Any) -> dict[str, Any]:
+        """The part of the configuration that decides what `stage` writes, as plain JSON values.
+
+        Execution details (workers, shards, checkpoint intervals) are left out: changing them repeats nothing.
+        """
+        parts: dict[str, Any]
+        if stage == "prepare":
+            dataset = self.datasets[of["dataset"]]
+            parts = {"dataset": dataset.model_dump(exclude={"paper"})}
+            if getattr(dataset, "check_solutions", 0):
+                parts["verification"] = self.verification.semantics
+        elif stage == "base":
+            parts = {"base": self.base.model_dump(exclude={"parameters"}), "prompt": self.prompt.model_dump()}
+        elif stage == "train":
+            parts = {
+                "objective": self.every_objective[of["objective"]].spec,
+                "training": self.training_of(of["objective"]).semantics,
+                "prompt": self.prompt.model_dump(),
+                "verification": self.verification.semantics,
+            }
+        elif stage == "sample":
+            parts = {"sampling": self.sampling.semantics, "prompt": self.prompt.model_dump()}
+        elif stage == "verify":
+            parts = {"verification": self.verification.semantics}
+        elif stage == "score":
+            parts = {"n": self.sampling.n, "ks": self.report.ks}
+        elif stage == "report":
+            parts = {
+                "report": self.report.model_dump(),
+                "labels": {o: self.label(o) for o in [BASE, *self.objectives]},
+                "paper": {name: dataset.paper for name, dataset in self.datasets.items()},
+            }
+        else:
+            raise ValueError(f"no stage {stage!r}")
+        return json.loads(json.dumps(parts))  # type: ignore[no-any-return]
+
+
+_SECRET = re.compile(r"://[^/\s]*:[^/\s]*@|\bhf_[A-Za-z0-9]{20,}")
+
+
+def _with_secrets(value: Any, key: str = "") -> Iterator[str]:
+    """Keys whose text looks like a secret: configurations are written to files and tracked."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _with_secrets(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _with_secrets(item, f"{key}.{number}")
+    elif isinstance(value, str) and _SECRET.search(value):
+        yield key
+
+
+def _brief(value: Any) -> str:
+    """A parameter's value in a label: a flag as `yes`."""
+    return str(value) if not isinstance(value, bool) else "yes" if value else "no"

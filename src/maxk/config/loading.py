@@ -1,0 +1,69 @@
+"""Reads configuration files: an overlay on the default experiment, or a resolved configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from maxk.config.experiment import Config
+from maxk.config.messages import explain
+from maxk.errors import UserError
+
+DEFAULTS = Path(__file__).parents[3] / "config" / "config.yaml"
+
+
+REPLACED_WHOLE = ("base", "datasets", "objectives", "experiments")
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """A YAML file as a mapping. Raises UserError where it cannot be read."""
+    try:
+        with Path(path).open(encoding="utf-8") as handle:
+            content = yaml.safe_load(handle)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"config {path}: cannot be read ({error})") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"config {path}: not valid YAML ({' '.join(str(error).split())})") from None
+    if not isinstance(content, dict):
+        raise UserError(f"config {path}: expected keys and values, got {type(content).__name__}")
+    return content
+
+
+def overlay(defaults: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`changes` laid over `defaults` (see the module's docstring for what merges and what replaces)."""
+    merged = dict(defaults)
+    for key, value in changes.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = {**merged[key], **value} if both and key not in REPLACED_WHOLE else value
+    if "objectives" in changes and "experiments" not in changes:
+        merged.pop("experiments", None)  # they were put to policies that are no more
+    return merged
+
+
+def parse(content: Mapping[str, Any]) -> Config:
+    """A validated configuration. Raises UserError naming every key at fault, in one line."""
+    try:
+        return Config.model_validate(content)
+    except ValidationError as error:
+        faults = "; ".join(explain(item, Config) for item in error.errors())
+        raise UserError(f"config: {faults}") from None
+
+
+def experiment(path: str | Path | None) -> Config:
+    """The experiment that a config file describes, laid over the default one; without a file, the default one.
+
+    A resolved configuration (`results/NAME/config.json`) describes itself.
+    """
+    changes = read_yaml(path) if path is not None else {}
+    return parse(overlay(read_yaml(DEFAULTS), changes))
+
+
+def load(path: str | Path) -> Config:
+    """A configuration from a file: the resolved one that the pipeline wrote (`results/config.json`), or YAML."""
+    if not Path(path).exists():
+        raise UserError(f"config {path}: no such file; name one by --config, or make it: `snakemake --cores all`")
+    return parse(read_yaml(path))

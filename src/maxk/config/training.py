@@ -1,0 +1,116 @@
+"""`training`: GRPO training, shared by all objectives."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from maxk.schema import Count, Name, Positive, Section
+
+
+class Lora(Section):
+    """Low-rank adapters instead of all weights, without dropout; the saved policy has them merged."""
+
+    rank: Count = 16
+    alpha: Count = 32
+    target_modules: str | tuple[str, ...] = Field("all-linear", description="Modules that get an adapter (peft).")
+
+
+class Generator(Section):
+    """What generates the training completions."""
+
+    backend: Literal["transformers", "vllm"] = Field("transformers", description="`vllm`: see docs/sampling.md.")
+    mode: Literal["colocate", "server"] = Field(
+        "colocate", description="vLLM in the training processes, or a running `trl vllm-serve`."
+    )
+    url: str | None = Field(None, description="Base URL of the vLLM server; needs `mode: server`.")
+    gpu_memory_utilization: float = Field(0.3, gt=0, le=1, description="Share of a GPU's memory for colocated vLLM.")
+    tensor_parallel: Count = Field(1, description="GPUs that one colocated vLLM engine spans.")
+
+    @model_validator(mode="after")
+    def _url_for_servers(self) -> Generator:
+        if (self.url is not None) != (self.backend == "vllm" and self.mode == "server"):
+            raise ValueError("url goes with backend: vllm and mode: server, and only with them")
+        return self
+
+
+class Heldout(Section):
+    """Evaluation while training, on problems of the train split that are kept out of training."""
+
+    every: Count = Field(description="Generation batches between evaluations.")
+    problems: Count = Field(description="Problems kept out; `completions` are drawn for each, max@k logged up to n.")
+
+
+class Training(Section):
+    """GRPO training (paper, Section 4.4); every objective shares it and may override keys under `training`."""
+
+    datasets: tuple[Name, ...] = Field(min_length=1, description="Datasets whose train split is used.")
+    epochs: Positive = Field(1.0, description="Passes over the training problems.")
+    prompts_per_step: Count = Field(16, description="Problems in one generation batch, over all processes.")
+    microbatch_completions: Count = Field(
+        128,
+        description="Completions that one forward/backward pass holds on one process. A multiple of `completions` "
+        "keeps groups whole, so that off-policy ratios come from the pass that the loss makes anyway; else they cost "
+        "one more forward pass an optimiser step.",
+    )
+    processes: Count = Field(
+        1, description="Data-parallel processes: `torchrun`, or `accelerate launch` where `accelerate` is set."
+    )
+    accelerate: str | None = Field(None, description="An accelerate config file, such as config/accelerate/fsdp2.yaml.")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="Of the forward and backward pass; `auto` is bfloat16 on a GPU, float32 on the CPU."
+    )
+    gradient_checkpointing: bool = Field(False, description="Recompute activations: less memory, a third more time.")
+    lora: Lora | None = Field(None, description="Train low-rank adapters.")
+    generator: Generator = Generator()
+    completions: int = Field(8, ge=2, description="n: completions a problem (paper: 8).")
+    max_tokens: Count = Field(256, description="Token limit of a completion (paper: 256).")
+    temperature: Positive = Field(1.0, description="Sampling temperature (paper: 1.0).")
+    top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling (paper: 1.0).")
+    learning_rate: Positive = Field(5e-6, description="Adam learning rate (paper: 5e-6).")
+    warmup_steps: int = Field(0, ge=0, description="Linear warm-up, in optimiser steps; constant afterwards.")
+    kl_coefficient: float = Field(0.01, ge=0, description="β of the KL penalty to the base policy (paper: 0.01).")
+    clip: Positive = Field(0.2, description="ε of PPO's clipping (paper: 0.2).")
+    ratio: Literal["token", "sequence"] = Field(
+        "token",
+        description="PPO's ratio: of each token (TRL, GRPO), or of the whole completion, with which off-policy "
+        "objectives are unbiased and loss and KL are sums over tokens (docs/objectives.md).",
+    )
+    max_grad_norm: Positive = Field(1.0, description="Gradient norm is clipped to this (not stated in the paper).")
+    iterations: Count = Field(1, description="μ: PPO iterations a generation batch (paper: 3 where off-policy).")
+    evaluation: Heldout | None = Field(None, description="Evaluate while training.")
+    checkpoint_every: Count = Field(
+        40, description="Generation batches between checkpoints; a killed job resumes from the last one."
+    )
+
+    @model_validator(mode="after")
+    def _batches_divide(self) -> Training:
+        batch, quantum = self.prompts_per_step * self.completions, self.processes * self.microbatch_completions
+        if batch % quantum:
+            raise ValueError(
+                f"prompts_per_step × completions = {self.prompts_per_step} × {self.completions} = {batch} must be a "
+                f"multiple of processes × microbatch_completions = {self.processes} × {self.microbatch_completions} = "
+                f"{quantum}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _launcher_for_several(self) -> Training:
+        if self.accelerate is not None and self.processes == 1:
+            raise ValueError("accelerate names how several processes share the work; set processes to 2 or more")
+        if len(set(self.datasets)) != len(self.datasets):
+            raise ValueError(f"datasets={list(self.datasets)} holds a dataset twice")
+        return self
+
+    @property
+    def semantics(self) -> dict[str, Any]:
+        """What can change the trained policy; where and how it is computed is left out."""
+        execution = {"checkpoint_every", "accelerate", "gradient_checkpointing"}
+        generator = {"url", "gpu_memory_utilization", "tensor_parallel"}
+        return self.model_dump(exclude={**dict.fromkeys(execution, True), "generator": generator})
+
+    @property
+    def accumulation(self) -> int:
+        """Micro-batches an optimiser step, on each process."""
+        return self.prompts_per_step * self.completions // (self.processes * self.microbatch_completions)

@@ -1,0 +1,1 @@
+"""From samples and verdicts to scores."""

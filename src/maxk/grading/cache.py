@@ -1,0 +1,114 @@
+"""A verdict store on disk, shared by processes: grading the same thing again costs one look-up.
+
+The key of a verdict hashes everything it depends on: the program, every test, limits, checker and comparison rule, the
+interpreter, the tier, and a fingerprint of the grader's own sources (`POLICY_VERSION`), so a changed grader never
+answers from an old store. Verdicts that depend on the machine's load (a wall-clock stop) or on a failure of the harness
+are never stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from maxk.errors import UserError, lack, refusal
+from maxk.grading.verdicts import Verdict
+
+_QUERY_KEYS = 500  # SQLite's oldest limit on variables is 999
+_BUSY_TIMEOUT_S = 60.0
+
+
+class VerdictCache:
+    """Verdicts by key in one SQLite file (write-ahead log: many processes may read and write it at once).
+
+    path: the file; made if missing. Raises UserError if it cannot be opened as a verdict store. One that fails later (a
+    full disk, a damaged file) is told once and used no more: everything can be graded without it.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._failed = False
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._database = _opened(self.path)
+        except (sqlite3.Error, OSError) as error:
+            mend = lack(error) or refusal(self.path.parent) or "delete it: it is only a cache"
+            raise UserError(f"the verdict cache {self.path} cannot be used ({error}); {mend}") from error
+
+    def __enter__(self) -> VerdictCache:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __len__(self) -> int:
+        count: int = self._database.execute("SELECT count(*) FROM verdicts").fetchone()[0]
+        return count
+
+    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, Verdict]:
+        """The stored ones of `keys`, by one query per few hundred."""
+        found: dict[bytes, Verdict] = {}
+        with self._told():
+            for start in range(0, len(keys), _QUERY_KEYS):
+                part = keys[start : start + _QUERY_KEYS]
+                marks = ",".join("?" * len(part))
+                query = f"SELECT key, statuses, cpu_s FROM verdicts WHERE key IN ({marks})"
+                for key, statuses, cpu_s in self._database.execute(query, part):
+                    found[key] = Verdict(tuple(statuses.split(" ")), tuple(json.loads(cpu_s)), cached=True)
+        return found
+
+    def put_many(self, verdicts: Mapping[bytes, Verdict] | Iterable[tuple[bytes, Verdict]]) -> None:
+        """Stores verdicts in one transaction; one already stored stays as it is."""
+        pairs = verdicts.items() if isinstance(verdicts, Mapping) else verdicts
+        rows = [(key, " ".join(v.statuses), json.dumps([round(s, 6) for s in v.cpu_s])) for key, v in pairs]
+        if self._failed:
+            return
+        with self._told(), self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.executemany("INSERT OR IGNORE INTO verdicts VALUES (?, ?, ?)", rows)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if not self._failed:
+                print(f"the verdict cache {self.path} failed ({error}); work goes on without it", file=sys.stderr)
+            self._failed = True
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Waits its turn itself: for the switch to the write-ahead log, in which jobs that start at once meet, SQLite does
+    not.
+    """
+    deadline = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            return _made(path)
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def _made(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=NORMAL")  # a crash may lose verdicts, never corrupt them
+        database.execute(
+            "CREATE TABLE IF NOT EXISTS verdicts (key BLOB PRIMARY KEY, statuses TEXT, cpu_s TEXT) WITHOUT ROWID"
+        )
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database

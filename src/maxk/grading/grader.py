@@ -1,0 +1,572 @@
+"""The grader: runs submissions on a pool of fork servers and compares their outputs.
+
+This is the trusted side. It alone knows expected outputs; a server gets a program and inputs and returns how each run
+ended and a memory file with what it wrote. One event loop in the calling thread keeps all servers busy, so there are no
+threads and no locks here, and results stream out with a bounded number of submissions in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from types import TracebackType
+
+from maxk.errors import UserError
+from maxk.grading import pool, probe
+from maxk.grading.cache import VerdictCache
+from maxk.grading.comparison import outputs_match
+from maxk.grading.keys import Keys, key_of_trial, policy_version
+from maxk.grading.planning import plan
+from maxk.grading.pool import KINDS, NUMPY, PLAIN, Check, Job, Run, Server, Shareable, Trial
+from maxk.grading.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, numpy_folder
+from maxk.grading.verdicts import (
+    CHECKER_LIMITS,
+    HARNESS_ERROR,
+    MEMORY_LIMIT,
+    OUTPUT_LIMIT,
+    PASSED,
+    RUNTIME_ERROR,
+    TIME_LIMIT,
+    UNPARSEABLE,
+    VIOLATION,
+    WRONG_ANSWER,
+    Checker,
+    CheckerProgram,
+    Limits,
+    Submission,
+    Test,
+    Verdict,
+)
+
+MODES = ("auto", "fork")
+
+_FAILURES = {
+    pool.RUNTIME: RUNTIME_ERROR,
+    pool.TIME: TIME_LIMIT,
+    pool.MEMORY: MEMORY_LIMIT,
+    pool.OUTPUT: OUTPUT_LIMIT,
+    pool.FORBIDDEN: VIOLATION,
+}
+_QUEUE_PER_SERVER = 2  # one running, one waiting, so a server never idles while the parent compares
+_CHUNK = 64  # submissions taken from the caller and looked up at once
+_AHEAD, _AHEAD_TESTS = 1 << 11, 1 << 16  # unfinished at most: so many that different problems meet, to share a process
+_MEMO = 1 << 15  # tests whose verdicts are remembered, for repeated programs within one call
+_STORED_AT_ONCE = 256  # verdicts
+_TRIALS = 1 << 12  # of checkers, remembered
+_ATTEMPTS = 2
+_RERUNS_A_WORKER = 4  # collected before other work pauses for them
+
+
+@dataclass
+class Stats:
+    """Counters since the grader was made, for progress bars and logs."""
+
+    submissions: int = 0  # verdicts given
+    cached: int = 0  # of them from the verdict cache
+    deduplicated: int = 0  # of them shared with an identical submission
+    programs: int = 0  # programs run
+    tests: int = 0  # test runs, re-runs included
+    reruns: int = 0  # programs run again after a wall-clock stop
+    restarts: int = 0  # servers replaced
+    checks: int = 0  # checker programs run, trials included
+    faults: Counter[str] = field(default_factory=Counter)  # why tests could not be graded, where a checker is broken
+    statuses: Counter[str] = field(default_factory=Counter)
+
+    def summary(self) -> str:
+        """A few words for a progress bar: share cached or repeated, share of each status so far."""
+        known = (self.cached + self.deduplicated) / max(self.submissions, 1)
+        total = max(self.statuses.total(), 1)
+        parts = [f"{status} {count / total:.0%}" for status, count in self.statuses.most_common(4)]
+        return ", ".join([f"known {known:.0%}", *parts])
+
+    def complaints(self) -> list[str]:
+        """What went wrong that is not the programs' doing, a line a fault."""
+        lines = [f"could not grade {count} test runs: {fault}" for fault, count in self.faults.most_common()]
+        if self.restarts:
+            lines.append(
+                f"grading processes ended {self.restarts} times and were replaced; what they ran was run again"
+            )
+        return lines
+
+
+class Grader:
+    """Grades programs in isolation; use as a context manager.
+
+    limits: of every test, unless a submission brings its own.
+    workers: fork servers, each on one core. Default: cores this process may use.
+    sandbox: "auto" (the strongest tier that works), "bubblewrap", "landlock", "seccomp", or "off" (no isolation).
+    mode: "auto" runs programs proven state-free with all tests in one process; "fork" gives every test its own.
+    cache: a VerdictCache, or None.
+
+    Raises SandboxUnavailable on entry when no tier, or not the named one, works here.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        workers: int | None = None,
+        sandbox: str = "auto",
+        mode: str = "auto",
+        cache: VerdictCache | None = None,
+    ) -> None:
+        if sandbox not in CHOICES:
+            raise UserError(f"sandbox: {sandbox!r} is none of {', '.join(CHOICES)}")
+        if mode not in MODES:
+            raise UserError(f"mode: {mode!r} is none of {', '.join(MODES)}")
+        self.limits = limits or Limits()
+        self.workers = workers if workers is not None else len(os.sched_getaffinity(0))
+        if self.workers < 1:
+            raise UserError(f"workers: {workers} is not a positive number")
+        self.mode, self.cache, self.stats = mode, cache, Stats()
+        self.tier = ""
+        self.tier_reasons: dict[str, str] = {}
+        self._wanted = sandbox
+        self._servers: list[Server] = []
+        self._selector = selectors.DefaultSelector()
+        self._grading = False
+
+    def __enter__(self) -> Grader:
+        self._choose_tier()
+        fresh = [self._start(PLAIN) for _ in range(self.workers - 1)]
+        for server in fresh:
+            self._adopt(server)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all servers; nothing they started outlives this."""
+        for server in list(self._servers):
+            self._dismiss(server)
+        self._selector.close()
+
+    def grade(self, submissions: Sequence[Submission | tuple[str | None, Sequence[Test]]]) -> list[Verdict]:
+        """Verdicts of all submissions, in order."""
+        verdicts: dict[int, Verdict] = dict(self.grade_iter(submissions))
+        return [verdicts[index] for index in range(len(verdicts))]
+
+    def grade_iter(
+        self, submissions: Iterable[Submission | tuple[str | None, Sequence[Test]]]
+    ) -> Iterator[tuple[int, Verdict]]:
+        """Yields (index, verdict) as they are ready, taking submissions only as it goes: memory stays flat.
+
+        Raises ValueError for a submission without tests: an empty test list must never count as passed.
+        """
+        if not self._servers:
+            raise RuntimeError("the grader is closed; use it as a context manager")
+        if self._grading:
+            raise RuntimeError("one grading at a time: finish the first iterator or use another Grader")
+        self._grading = True
+        try:
+            yield from _Grading(self, submissions).run()
+        finally:
+            self._grading = False
+            for server in [s for s in self._servers if s.jobs]:  # abandoned half-way
+                self._replace(server)
+
+    def canary(self) -> None:
+        """Raises UserError unless a known-good program gets 1.0 and known-bad ones 0.0, before anything is spent."""
+        tests = [("2 3\n", "5\n"), ("10 -4\n", "6\n")]
+        good = "import sys\na, b = map(int, sys.stdin.read().split())\nprint(a + b)\n"
+        bad = ["print(5)\n", "raise SystemExit(1)\n", "print(sum(map(int, input().split())) + 1)\n"]
+        cache, self.cache = self.cache, None
+        try:
+            rewards = [verdict.reward for verdict in self.grade([(good, tests), *((b, tests) for b in bad)])]
+        finally:
+            self.cache = cache
+        if rewards[0] != 1.0 or rewards[2:] != [0.0, 0.0] or rewards[1] != 0.5:
+            raise UserError(f"the grader's canary failed: rewards {rewards} on tier {self.tier}; nothing was graded")
+
+    # servers
+
+    def _choose_tier(self) -> None:
+        names = TIERS if self._wanted == "auto" else (self._wanted,)
+        for name in names:
+            try:
+                server = self._start(PLAIN, tier=name)
+                self._adopt(server)
+                if name != OFF:
+                    self._probe(server)
+            except (probe.Escaped, UserError, OSError) as error:
+                self.tier_reasons[name] = str(error)
+                for server in list(self._servers):
+                    self._dismiss(server)
+                continue
+            self.tier = name
+            self.tier_reasons[name] = "in use"
+            return
+        raise SandboxUnavailable(_unavailable(self.tier_reasons))
+
+    def _probe(self, server: Server) -> None:
+        with probe.bait() as bait:
+            server.send([bait.job()])
+            while server.jobs:
+                for run in server.receive():
+                    bait.add(run.test, run.output())
+            bait.judge()
+
+    def _start(self, kind: str, tier: str = "") -> Server:
+        return Server(tier or self.tier, kind)
+
+    def _adopt(self, server: Server) -> None:
+        server.process.wait_ready()
+        self._servers.append(server)
+        self._selector.register(server.process.socket, selectors.EVENT_READ, server)
+
+    def _dismiss(self, server: Server) -> None:
+        self._servers.remove(server)
+        self._selector.unregister(server.process.socket)
+        server.process.close()
+
+    def _replace(self, server: Server) -> list[Job | Check]:
+        """A new server in place of a dead or abandoned one; returns the jobs it had."""
+        jobs = list(server.jobs.values())
+        self._dismiss(server)
+        self._adopt(self._start(server.kind, server.tier))
+        self.stats.restarts += 1
+        return jobs
+
+    def _pool(self, kind: str) -> list[Server]:
+        """Servers for programs without numpy, with it, or for checkers; the latter two start when first needed.
+
+        Checkers read expected outputs, which stay in a server's freed memory: no program may be forked from there.
+        """
+        pool = [server for server in self._servers if server.kind == kind]
+        if not pool:
+            pool = [self._start(kind) for _ in range(self.workers)]
+            for server in pool:
+                self._adopt(server)
+        return pool
+
+
+class _Grading:
+    """One call of `grade_iter`: what is waiting, running and done."""
+
+    def __init__(self, grader: Grader, submissions: Iterable[Submission | tuple[str | None, Sequence[Test]]]) -> None:
+        self.grader, self.stats, self.cache = grader, grader.stats, grader.cache
+        self.source = iter(submissions)
+        self.index = 0
+        self.exhausted = False
+        self.waiting: dict[str, deque[Job | Check]] = {kind: deque() for kind in KINDS}
+        self.shareable = Shareable()
+        self.alone: deque[Job] = deque()
+        self.open: dict[bytes, Job] = {}
+        self.open_tests = 0
+        self.memo: OrderedDict[bytes, Verdict] = OrderedDict()
+        self.memo_tests = 0
+        self.done: list[tuple[int, Verdict]] = []
+        self.to_store: list[tuple[bytes, Verdict]] = []
+        self.trials: dict[bytes, Trial] = {}  # running
+        self.tried: OrderedDict[bytes, str] = OrderedDict()  # what is wrong with a checker, "" where nothing is
+        self.keys = Keys(policy_version(), grader.tier, grader.mode, grader.limits)
+
+    def run(self) -> Iterator[tuple[int, Verdict]]:
+        try:
+            while True:
+                self._take()
+                self._dispatch()
+                yield from self._drain()
+                if not self._busy():
+                    if self.exhausted and not any(map(self._waits, KINDS)) and not self.alone:
+                        return
+                    continue
+                self._listen()
+                yield from self._drain()
+        finally:
+            self._store()
+
+    def _drain(self) -> Iterator[tuple[int, Verdict]]:
+        done, self.done = self.done, []
+        yield from done
+
+    def _busy(self) -> list[Server]:
+        return [server for server in self.grader._servers if server.jobs]
+
+    def _waits(self, kind: str) -> bool:
+        return bool(self.waiting[kind] or (kind == PLAIN and self.shareable))
+
+    # taking submissions
+
+    def _take(self) -> None:
+        """Takes the next chunk of submissions, unless enough are unfinished."""
+        if self.exhausted or len(self.open) >= _AHEAD or self.open_tests >= _AHEAD_TESTS:
+            return
+        chunk = [_checked(item) for item in islice(self.source, _CHUNK)]
+        self.exhausted = len(chunk) < _CHUNK
+        keys = [self.keys.of(submission) for submission in chunk]
+        unknown = [key for key in dict.fromkeys(keys) if key not in self.memo and key not in self.open]
+        known = self.cache.get_many(unknown) if self.cache is not None else {}
+        for submission, key in zip(chunk, keys, strict=True):
+            self._enqueue(submission, key, known)
+
+    def _enqueue(self, submission: Submission, key: bytes, known: dict[bytes, Verdict]) -> None:
+        index, self.index = self.index, self.index + 1
+        if key in known:
+            self.stats.cached += 1
+            self._give(index, known[key])
+        elif key in self.memo:
+            self.stats.deduplicated += 1
+            self._give(index, self.memo[key])
+        elif key in self.open:
+            self.open[key].waiters.append(index)
+        elif submission.program is None:
+            self._give(index, Verdict((UNPARSEABLE,) * len(submission.tests), (0.0,) * len(submission.tests)))
+        else:
+            numpy = "numpy" in submission.program and numpy_folder() is not None
+            how = plan(submission.program, share=self.grader.mode == "auto" and not numpy)
+            limits, kind = submission.limits or self.grader.limits, NUMPY if numpy else PLAIN
+            job = Job(submission, limits, key, [index], kind, how, problem=self.keys.of_tests(submission.tests))
+            job.statuses = [RUNTIME_ERROR if how.broken else HARNESS_ERROR] * len(submission.tests)
+            job.cpu_s = [0.0] * len(submission.tests)
+            if how.broken:
+                job.ran = True
+                self._finish_if_done(job)
+            else:
+                self.open[key] = job
+                self.open_tests += len(job.statuses)
+                if job.may_share:
+                    self.shareable.add(job)
+                else:
+                    self.waiting[job.kind].append(job)
+
+    def _give(self, index: int, verdict: Verdict) -> None:
+        self.stats.submissions += 1
+        self.stats.statuses.update(verdict.statuses)
+        self.done.append((index, verdict))
+
+    # running
+
+    def _dispatch(self) -> None:
+        rerunning = any(job.alone for server in self._busy() for job in server.jobs.values())
+        many = len(self.alone) >= _RERUNS_A_WORKER * self.grader.workers
+        if self.alone and (rerunning or many or not any(map(self._waits, KINDS))):
+            if rerunning or not self._busy():
+                self._rerun()
+            return
+        if rerunning:
+            return
+        for kind, queue in self.waiting.items():
+            if not self._waits(kind):
+                continue
+            servers = self.grader._pool(kind)
+            for depth in range(1, _QUEUE_PER_SERVER + 1):
+                for server in servers:
+                    while self._waits(kind) and server.load < (1 if queue and queue[0].attempts else depth):
+                        self._send(server, self._next(kind))
+
+    def _next(self, kind: str) -> Sequence[Job | Check]:
+        """What a server of that kind is to do next: as many jobs at once as leave some for the other servers."""
+        if self.waiting[kind]:
+            return [self.waiting[kind].popleft()]
+        return self.shareable.take(max(1, len(self.shareable) // self.grader.workers))
+
+    def _rerun(self) -> None:
+        """Reruns have nothing beside them but one another, each with its own core: they at most double the time."""
+        free = min(self.grader.workers, len(os.sched_getaffinity(0))) - len(self._busy())
+        for _ in range(min(free, len(self.alone))):
+            job = self.alone.popleft()
+            self._send(next(server for server in self.grader._pool(job.kind) if not server.jobs), [job])
+
+    def _send(self, server: Server, pack: Sequence[Job | Check]) -> None:
+        self.stats.programs += sum(isinstance(job, Job) for job in pack)
+        self.stats.checks += sum(isinstance(job, Check) for job in pack)
+        try:
+            server.send(pack)
+        except OSError:
+            self._lost(server)
+
+    def _listen(self) -> None:
+        for key, _ in self.grader._selector.select(timeout=1.0):
+            server: Server = key.data
+            try:
+                runs = server.receive()
+            except (OSError, ValueError):
+                self._lost(server)
+                continue
+            for run in runs:
+                self._take_result(run)
+        for server in self._busy():
+            if server.is_stuck():
+                self._lost(server)
+
+    def _lost(self, server: Server) -> None:
+        """A dead or stuck server: what it was running is done again once, then given up; what waited just goes on."""
+        jobs = self.grader._replace(server)
+        if jobs:
+            jobs[0].attempts += 1
+        for job in reversed(jobs):
+            if job.attempts < _ATTEMPTS:
+                self.waiting[job.kind].appendleft(job)
+            elif isinstance(job, Check):
+                self._give_up(job)
+            else:
+                job.statuses[job.first :] = [HARNESS_ERROR] * job.tests
+                job.checks.clear()
+                job.ran = True
+                self._finish_if_done(job)
+
+    # results
+
+    def _take_result(self, run: Run) -> None:
+        job = run.job
+        if isinstance(job, Check):
+            self._take_check(job, run)
+            return
+        if run.test >= 0 and job.again_from < 0:
+            self._take_test(job, run)
+        run.release()
+        if run.last and job.again_from >= 0:
+            job.first, job.again_from, job.alone, job.attempts = job.again_from, -1, True, 0
+            self.stats.reruns += 1
+            self.alone.append(job)
+        elif run.last:
+            job.ran = True
+            self._finish_if_done(job)
+
+    def _take_test(self, job: Job, run: Run) -> None:
+        test = job.first + run.test
+        self.stats.tests += run.outcome != pool.UNTESTED
+        job.cpu_s[test] = run.cpu_s
+        job.walled |= run.walled
+        if run.walled and run.cpu_s <= job.limits.cpu_s and not job.alone:
+            job.again_from = test  # perhaps the machine was busy: decided when nothing else runs
+        elif run.outcome == pool.RAN:
+            self._compare(job, test, run.output())
+        elif run.outcome == pool.UNTESTED:
+            job.statuses[test] = job.limits.untested
+        else:
+            job.statuses[test] = _FAILURES[run.outcome]
+
+    def _compare(self, job: Job, test: int, output: bytes) -> None:
+        stdin, expected = job.submission.tests[test]
+        checker = job.submission.checker
+        if isinstance(checker, CheckerProgram):
+            job.checks[test] = Check(job, test, output, CHECKER_LIMITS, checker.source)
+            self._check(job.checks[test])
+        elif checker is not None:
+            job.statuses[test] = PASSED if _trusted(checker, stdin, expected, output) else WRONG_ANSWER
+        else:
+            same = outputs_match(output, expected, job.submission.strict_lines)
+            job.statuses[test] = PASSED if same else WRONG_ANSWER
+
+    # checker programs
+
+    def _check(self, check: Check) -> None:
+        """Has a checker judge, or wait for its trial on this test, or be known as broken."""
+        test = check.job.submission.tests[check.test]
+        key = key_of_trial(check.source, test)
+        if key in self.trials:
+            self.trials[key].waiting.append(check)
+        elif key not in self.tried:
+            expected = test[1].encode(errors="surrogatepass")
+            self.trials[key] = Trial(check.job, check.test, expected, CHECKER_LIMITS, check.source, key=key)
+            self.trials[key].waiting.append(check)
+            self.waiting[check.kind].appendleft(self.trials[key])
+        elif self.tried[key]:
+            self.stats.faults[self.tried[key]] += 1
+            self._decided(check, HARNESS_ERROR)
+        else:
+            self.waiting[check.kind].appendleft(check)
+
+    def _take_check(self, check: Check, run: Run) -> None:
+        accepted = run.outcome == pool.RAN and _accepts(run.output())
+        run.release()
+        if run.test < 0 or (run.walled and run.cpu_s <= check.limits.cpu_s):  # no result, or perhaps a busy machine
+            check.attempts += 1
+            if check.attempts < _ATTEMPTS:
+                self.waiting[check.kind].append(check)
+            else:
+                self._give_up(check)
+        elif isinstance(check, Trial):
+            self._tried(check, "" if accepted else _FAILURES.get(run.outcome, "it says no"))
+        else:
+            self._decided(check, PASSED if accepted else WRONG_ANSWER)
+
+    def _give_up(self, check: Check) -> None:
+        if isinstance(check, Trial):
+            self._tried(check, "it did not end, twice")
+        else:
+            self.stats.faults["a checker did not end, twice"] += 1
+            self._decided(check, HARNESS_ERROR)
+
+    def _tried(self, trial: Trial, fault: str) -> None:
+        expected = trial.job.submission.tests[trial.test][1]
+        said = f"a checker does not accept the expected output {expected[:40]!r}: {fault}"
+        self.tried[trial.key] = said if fault else ""
+        if len(self.tried) > _TRIALS:
+            self.tried.popitem(last=False)
+        del self.trials[trial.key]
+        for check in trial.waiting:
+            self._check(check)
+
+    def _decided(self, check: Check, status: str) -> None:
+        job = check.job
+        if job.checks.get(check.test) is check:  # else the test has been run again since
+            job.statuses[check.test] = status
+            del job.checks[check.test]
+            self._finish_if_done(job)
+
+    def _finish_if_done(self, job: Job) -> None:
+        if not job.ran or job.checks:
+            return
+        verdict = Verdict(tuple(job.statuses), tuple(job.cpu_s))
+        if self.open.pop(job.key, None) is not None:
+            self.open_tests -= len(job.statuses)
+        self._remember(job.key, verdict)
+        load_dependent = job.walled or HARNESS_ERROR in verdict.statuses
+        if self.cache is not None and not load_dependent and not callable(job.submission.checker):
+            self.to_store.append((job.key, verdict))
+            if len(self.to_store) >= _STORED_AT_ONCE:
+                self._store()
+        self.stats.deduplicated += len(job.waiters) - 1
+        for index in job.waiters:
+            self._give(index, verdict)
+
+    def _remember(self, key: bytes, verdict: Verdict) -> None:
+        self.memo[key] = verdict
+        self.memo_tests += len(verdict.statuses)
+        while self.memo_tests > _MEMO and len(self.memo) > 1:
+            _, oldest = self.memo.popitem(last=False)
+            self.memo_tests -= len(oldest.statuses)
+
+    def _store(self) -> None:
+        if self.cache is not None and self.to_store:
+            self.cache.put_many(self.to_store)
+        self.to_store = []
+
+
+def _checked(item: Submission | tuple[str | None, Sequence[Test]]) -> Submission:
+    submission = item if isinstance(item, Submission) else Submission(*item)
+    if not submission.tests:
+        raise ValueError("a submission without tests cannot be graded: an empty test list is not a pass")
+    return submission
+
+
+def _accepts(said: bytes) -> bool:
+    """Whether a checker program's output says yes: its last word is a number of at least 1, or True."""
+    words = said.split()
+    try:
+        return bool(words) and (words[-1] == b"True" or float(words[-1]) >= 1)
+    except ValueError:
+        return False
+
+
+def _trusted(checker: Checker, stdin: str, expected: str, output: bytes) -> bool:
+    try:
+        text = output.decode()
+    except UnicodeDecodeError:
+        return False
+    return bool(checker(stdin, expected, text))
+
+
+def _unavailable(reasons: dict[str, str]) -> str:
+    said = "; ".join(f"{tier}: {reason}" for tier, reason in reasons.items())
+    return (
+        f"no sandbox works here ({said}). Install bubblewrap and libseccomp2 and allow user namespaces, or use Linux "
+        "5.13 or newer with Landlock; to run untrusted programs without any isolation, set sandbox: off"
+    )

@@ -1,0 +1,219 @@
+"""Isolation tiers: how a fork server is started, and which tier this machine can give.
+
+| tier | name | needs |
+|---|---|---|
+| 1 | `bubblewrap` | bubblewrap, user namespaces; adds Landlock where the kernel has it, and seccomp |
+| 2 | `landlock` | Linux ≥ 5.13 with Landlock; no privilege, no program |
+| 3 | `seccomp` | seccomp filters; no file system at all, modules are imported beforehand |
+| – | `off` | nothing; only when asked for by name |
+
+"auto" takes the first that starts *and* withstands a few real attacks (`probe.py`). Nothing weaker is ever used without
+being asked for by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.machinery
+import importlib.util
+import marshal
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from maxk.errors import UserError
+from maxk.grading import seccomp
+
+TIERS = ("bubblewrap", "landlock", "seccomp")
+OFF = "off"
+CHOICES = ("auto", *TIERS, OFF)
+START_TIMEOUT_S = 60.0
+CLOSE_TIMEOUT_S = 5.0
+
+_CONFINED = Path(__file__).with_name("confined")
+_MAIN_STACK_KIB = 512 << 10
+_ENVIRONMENT = {
+    "MALLOC_ARENA_MAX": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "LD_BIND_NOW": "1",
+    "PYTHONHASHSEED": "0",
+    "LANG": "C.UTF-8",
+}
+# Imported before forking, so that programs get them for nothing. Small on purpose: every page of them is copied.
+_PRELOAD = """
+    sys os io math cmath time re string operator itertools functools collections heapq bisect copy random decimal
+    fractions statistics json typing dataclasses enum abc array datetime threading queue types numbers contextlib
+    resource atexit
+""".split()
+# Without a file system nothing can be imported later.
+_PRELOAD_WITHOUT_FILES = """
+    argparse ast asyncio base64 binascii calendar cProfile codecs colorsys concurrent.futures.thread csv ctypes
+    difflib dis encodings.idna errno fileinput getopt gettext hashlib hmac html inspect ipaddress keyword
+    linecache locale logging mmap multiprocessing pathlib pickle pprint profile pstats reprlib sched secrets
+    select selectors shlex shutil signal site socket stat struct subprocess tempfile textwrap timeit token
+    tokenize traceback unicodedata unittest uuid warnings weakref zlib zoneinfo collections.abc graphlib
+    contextvars
+""".split()
+
+
+class SandboxUnavailable(UserError):
+    """No isolation this machine offers was enough; the message says what was refused and what to do."""
+
+
+class StartError(UserError):
+    """A fork server did not come up; the message holds its own last words."""
+
+
+class ServerProcess:
+    """A running fork server and the parent's end of its control socket."""
+
+    def __init__(self, tier: str, numpy: bool = False) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket = ours
+        self._stderr = os.memfd_create("stderr", os.MFD_CLOEXEC)
+        try:
+            self.process = subprocess.Popen(
+                _command(tier, theirs.fileno(), numpy),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                env={} if tier == "bubblewrap" else _ENVIRONMENT,
+                cwd="/",
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+        # A server that has ended already says why on its standard error, which `wait_ready` reads.
+        with contextlib.suppress(BrokenPipeError, ConnectionError):
+            send_memory_file(ours, marshal.dumps(_settings(tier, numpy)))
+
+    def wait_ready(self) -> None:
+        """Blocks until the server takes jobs; raises StartError with what it said if it does not."""
+        self.socket.settimeout(START_TIMEOUT_S)
+        try:
+            answer = self.socket.recv(64)
+        except OSError as error:
+            answer = str(error).encode()
+        self.socket.settimeout(None)
+        if answer != b"ready":
+            self.close()
+            raise StartError(f"a grading process did not start ({self.last_words()})")
+
+    def last_words(self) -> str:
+        """The last line the server wrote to its standard error."""
+        words = os.pread(self._stderr, 1 << 16, 0).decode(errors="replace").strip().splitlines()
+        return words[-1] if words else "it ended without a word"
+
+    def close(self) -> None:
+        """Ends the server and whatever it runs; waits for it, so nothing is left behind."""
+        self.socket.close()  # the server ends when it sees this
+        try:
+            self.process.wait(CLOSE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def __del__(self) -> None:
+        os.close(self._stderr)
+
+
+def send_memory_file(to: socket.socket, data: bytes) -> None:
+    """Sends bytes of any size as one small packet that carries a memory file."""
+    fd = os.memfd_create("job", os.MFD_CLOEXEC)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+        socket.send_fds(to, [b"j"], [fd])
+    finally:
+        os.close(fd)
+
+
+def _command(tier: str, control: int, numpy: bool) -> list[str]:
+    options = ["-s", "-S", "-B", "-X", "utf8", "-W", "ignore"]  # not -I: the hash seed must be heeded
+    server = [_interpreter(), *options, _entry(), str(control)]
+    # The main stack's limit can only be set before exec; a shell does it without forking this (threaded) process. It
+    # stays as the server's parent: what it starts dies with it, while a parent *thread* that ends kills nothing.
+    stack = f'ulimit -s {_MAIN_STACK_KIB} 2>/dev/null || ulimit -s "$(ulimit -H -s)"; "$@"'
+    return ["/bin/sh", "-c", stack, "sh", *(_bubblewrap(numpy) if tier == "bubblewrap" else []), *server]
+
+
+def _bubblewrap(numpy: bool) -> list[str]:
+    program = shutil.which("bwrap")
+    if program is None:
+        raise StartError("the program bwrap is not installed")
+    command = [program, "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    command += ["--die-with-parent", "--new-session", "--hostname", "sandbox"]
+    for path in ("/lib", "/lib64"):
+        if Path(path).is_symlink():
+            command += ["--symlink", str(Path(path).readlink()), path]
+    for path in [*_readable(numpy), _interpreter(), str(_CONFINED)]:
+        if Path(path).exists() and not path.startswith("/dev/"):
+            command += ["--ro-bind", path, path]
+    for device in ("/dev/null", "/dev/urandom"):
+        command += ["--dev-bind", device, device]
+    for name, value in _ENVIRONMENT.items():
+        command += ["--setenv", name, value]
+    # The environment of bwrap itself is empty: it stays as pid 1, and anyone could read it there.
+    return [*command, "--remount-ro", "/", "--chdir", "/", "--"]
+
+
+def _settings(tier: str, numpy: bool) -> dict[str, Any]:
+    confined = tier != OFF
+    files = tier != "seccomp"
+    return {
+        "files": files,
+        "landlock": "required" if tier == "landlock" else "wanted" if tier == "bubblewrap" else "",
+        "readable": [*_readable(numpy), "/dev/null", "/dev/urandom"],
+        "server_filter": seccomp.server_filter(files) if confined else b"",
+        "child_filter": seccomp.child_filter() if confined else b"",
+        "pid_placeholder": seccomp.PID_PLACEHOLDER,
+        "preload": [*_PRELOAD, *([] if files else _PRELOAD_WITHOUT_FILES), *(["numpy"] if numpy else [])],
+        "paths": [str(numpy_folder())] if numpy else [],
+    }
+
+
+@functools.cache
+def _interpreter() -> str:
+    """The real interpreter, not the link a virtual environment has."""
+    return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+
+
+@functools.cache
+def _entry() -> str:
+    """The file a server executes. Its modules are compiled here and kept: servers, which write nothing, could not."""
+    for path in _CONFINED.glob("*.py"):
+        importlib.machinery.SourceFileLoader(path.stem, str(path)).get_code(path.stem)
+    return str(_CONFINED / "__main__.py")
+
+
+@functools.cache
+def numpy_folder() -> Path | None:
+    """The folder numpy is installed in, if it is."""
+    found = importlib.util.find_spec("numpy")
+    return Path(found.origin).parent.parent if found and found.origin else None
+
+
+def _readable(numpy: bool) -> list[str]:
+    """What the interpreter needs to read: shared libraries, the standard library, time zones, numpy."""
+    prefix = Path(sys.base_prefix)
+    paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), str(prefix / "lib")]
+    paths += ["/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache", "/etc/localtime"]
+    paths += [path for path in ("/lib", "/lib64") if not Path(path).is_symlink()]
+    folder = numpy_folder()
+    if numpy and folder:
+        paths += [str(folder / "numpy"), str(folder / "numpy.libs")]
+    kept: list[str] = []
+    for path in sorted(set(paths)):
+        if not any(path.startswith(above + "/") for above in kept):
+            kept.append(path)
+    return kept

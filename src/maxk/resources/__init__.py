@@ -1,0 +1,1 @@
+"""What a job takes of its machine: GPUs and main memory."""

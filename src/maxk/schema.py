@@ -1,0 +1,18 @@
+"""What every part of the configuration is made of: the base class of sections, and the number types."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+
+
+class Section(BaseModel):
+    """A part of the configuration: immutable, and no key beyond those named."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
