@@ -1,8 +1,8 @@
 """What MkDocs runs while it builds the site (`mkdocs build --strict`; `make docs`).
 
 The reference is generated from the code on every build: the configuration from the schema, the commands from argparse
-and the stages' docstrings, the files from `maxk.artifacts`, the Python API by mkdocstrings. Formulas become MathML, which
-browsers show without a script and without the network.
+and the stages' docstrings, the files from `maxk.artifacts`, the Python API by mkdocstrings. Formulas become MathML,
+which browsers show without a script and without the network.
 """
 
 from __future__ import annotations
