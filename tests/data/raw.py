@@ -17,6 +17,8 @@ from typing import Any
 from datasets import ClassLabel, Dataset, Features, List, Value
 from pydantic import TypeAdapter
 
+from maxk import data
+
 HERE = Path(__file__).parent
 MBPP = HERE / "mbpp" / "mbpp.jsonl.gz"
 APPS = HERE / "apps" / "apps_selected150.jsonl.gz"
