@@ -17,7 +17,7 @@ class Architecture(Section):
     layers: Count = 2
     heads: Count = 4
     intermediate_size: Count = 192
-    vocabulary: Count = Field(320, description="Size of the byte-pair vocabulary, learned line by line.")
+    vocabulary: Count = Field(320, description="Size of the byte-pair vocabulary, learned from the corpus.")
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Architecture:
@@ -27,24 +27,24 @@ class Architecture(Section):
 
 
 class PretrainedBase(Section):
-    """Base policy made inside the pipeline: no hub is needed."""
+    """A base policy that the pipeline pretrains itself, without a model hub."""
 
     source: Literal["pretrain"]
     corpus: Corpus = Corpus()
     architecture: Architecture = Architecture()
     steps: Count = Field(600, description="Pretraining steps.")
-    batch_size: Count = Field(128, description="Sequences a step.")
+    batch_size: Count = Field(128, description="Sequences per step.")
     learning_rate: Positive = Field(4e-3, description="Peak learning rate (AdamW, linear warm-up, cosine decay).")
     seed: int = 0
 
 
 class HubBase(Section):
-    """Base policy taken from the Hugging Face hub or a local folder."""
+    """A base policy from the Hugging Face hub or a local folder."""
 
     source: Literal["hub"]
-    model: str = Field(description="Hub id or path of a local folder.")
+    model: str = Field(description="Hub id or local folder.")
     revision: str | None = Field(None, description="Commit of the hub repository; pin it.")
-    parameters: Positive = Field(8, description="At most so many billions of parameters: memory that jobs ask for.")
+    parameters: Positive = Field(8, description="Upper bound of its size in billions of parameters; sets the memory that jobs request.")
 
 
 Base = Annotated[PretrainedBase | HubBase, Field(discriminator="source")]

@@ -1,4 +1,4 @@
-"""The whole experiment: its sections, what contradicts what, and what the stages ask of it."""
+"""The whole experiment: its sections, the checks across them, and the queries that stages make."""
 
 from __future__ import annotations
 

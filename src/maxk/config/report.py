@@ -11,9 +11,9 @@ class Report(Section):
     """Tables, figures and statistics."""
 
     ks: tuple[Count, ...] = Field(
-        (1, 2, 4, 8, 16, 32, 64, 128, 256), description="The k of max@k and pass@k that are scored and drawn."
+        (1, 2, 4, 8, 16, 32, 64, 128, 256), description="Values of k for which max@k and pass@k are scored and drawn."
     )
-    headline_k: Count = Field(128, description="k of the headline tables 1, 2 and 4 (paper: 128).")
+    headline_k: Count = Field(128, description="k of tables 1, 2 and 4 (paper: 128).")
     confidence: float = Field(0.95, gt=0, lt=1, description="Level of bootstrap intervals.")
     resamples: Count = Field(10_000, description="Bootstrap resamples.")
     seed: int = 0
@@ -29,6 +29,6 @@ class Report(Section):
 
 
 class Tracking(Section):
-    """MLflow. A server is named by the environment variable MLFLOW_TRACKING_URI, else SQLite under results/."""
+    """MLflow, on the server named by MLFLOW_TRACKING_URI, else in a SQLite file under `results/`."""
 
-    enabled: bool = Field(True, description="`false` tracks nothing.")
+    enabled: bool = Field(True, description="`false` disables tracking.")

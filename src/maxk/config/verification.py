@@ -14,19 +14,19 @@ class Verification(Section):
 
     sandbox: Literal["auto", "bubblewrap", "landlock", "seccomp", "off"] = Field(
         "auto",
-        description="Isolation tier; `auto` takes the strongest that works, `off` is the explicit opt-out.",
+        description="Isolation tier; `auto` selects the strongest available, `off` disables isolation.",
     )
     mode: Literal["auto", "fork"] = Field(
         "auto",
         description="`fork` runs every test in a process of its own; `auto` shares one between the tests of a program "
         "proven state-free. Of rewards and evaluation; the same verdicts, so not part of a result's identity.",
     )
-    cpu_s: Positive = Field(2.0, description="CPU seconds a test, unless the problem states its own.")
-    memory_mb: Count = Field(512, description="Memory of a program, in MiB, unless the problem states its own.")
-    output_bytes: Count = Field(1_000_000, description="Output of a test beyond this is `output_limit`.")
-    workers: Count = Field(1, description="Grading processes a job; not part of a result's identity.")
+    cpu_s: Positive = Field(2.0, description="CPU seconds per test, unless the problem has its own limit.")
+    memory_mb: Count = Field(512, description="Memory per program in MiB, unless the problem has its own limit.")
+    output_bytes: Count = Field(1_000_000, description="Output bytes per test; more is `output_limit`.")
+    workers: Count = Field(1, description="Grading processes per job; does not change results.")
 
     @property
     def semantics(self) -> dict[str, Any]:
-        """What can change a verdict: everything but how the work is divided."""
+        """Settings that can change a verdict; how the work is divided cannot."""
         return self.model_dump(exclude={"mode", "workers"})
