@@ -20,13 +20,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from maxk import cli
-from maxk import config as configuration
 from maxk.artifacts import records
 from maxk.artifacts.paths import Layout
+from maxk.config.reference import reference
 
 PUBLIC = {
     "Estimators and statistics": ["maxk.estimators"],
-    "Objectives": ["maxk.objectives", "maxk.objectives.types", "maxk.surrogates"],
+    "Objectives": [f"maxk.objectives{part}" for part in ("", ".objective", ".group", ".on_policy", ".off_policy")],
     "The grader": [
         "maxk.grading.Grader",
         "maxk.grading.Limits",
@@ -51,7 +51,7 @@ PUBLIC = {
 # ---- events
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the generated pages."""
-    pages = {"configuration": configuration.reference, "commands": commands, "files": paths, "python": python}
+    pages = {"configuration": reference, "commands": commands, "files": paths, "python": python}
     for name, page in pages.items():
         files.append(File.generated(config, f"reference/{name}.md", content=page()))
     return files

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from maxk import config as configuration
+from maxk.config.reference import reference
 from maxk.errors import UserError
 
 # overlay on the default config → what the one-line message must hold
@@ -25,7 +26,19 @@ FAULTS = {
     ),
     "unknown objective": ({"objectives": {"a": {"type": "grppo"}}}, ["objectives.a", "'grppo'", "'grpo'"]),
     "unknown parameter": ({"objectives": {"a": {"type": "grpo", "kk": 2}}}, ["objectives.a", "'kk'"]),
-    "k missing": ({"objectives": {"a": {"type": "bon_loo1"}}}, ["objectives.a", "needs k"]),
+    "not a mapping": ({"objectives": {"a": "grpo"}}, ["objectives.a", "mapping", "'grpo'"]),
+    "type missing": ({"objectives": {"a": {"k": 4}}}, ["objectives.a", "`type`", "bon_loo1"]),
+    "misspelt label": ({"objectives": {"a": {"type": "grpo", "lable": "x"}}}, ["objectives.a", "'lable'", "'label'"]),
+    "k not a number": ({"objectives": {"a": {"type": "bon_loo1", "k": "x"}}}, ["objectives.a.k", "'x'"]),
+    "unknown variant": (
+        {"objectives": {"a": {"type": "bon_offpolicy", "k": 4, "variant": "x"}}},
+        ["objectives.a.variant", "'surrogate' or 'literal'", "'x'"],
+    ),
+    "negative clamp": (
+        {"objectives": {"a": {"type": "bon_offpolicy", "k": 4, "clamp_delta": -1}}},
+        ["objectives.a", "clamp_delta", "above 0", "-1"],
+    ),
+    "k missing": ({"objectives": {"a": {"type": "bon_loo1"}}}, ["objectives.a.k: missing"]),
     "k above n": ({"objectives": {"a": {"type": "bon_loo1", "k": 9}}}, ["k=9", "completions=8"]),
     "schedule above n": (
         {"objectives": {"a": {"type": "bon_loo1", "k": {"schedule": "linear", "start": 12, "end": 1}}}},
@@ -155,17 +168,74 @@ def test_every_config_in_the_repository_is_valid(root: Path, defaults: dict) -> 
         configuration.parse(configuration.overlay(defaults, configuration.read_yaml(path)))
 
 
-def test_numbers_without_a_dot_are_numbers_everywhere() -> None:
+def one_objective(defaults: dict, section: object) -> configuration.Config:
+    return configuration.parse(configuration.overlay(defaults, {"objectives": {"a": section}}))
+
+
+def test_numbers_without_a_dot_are_numbers_everywhere(defaults: dict) -> None:
     """YAML 1.1, which Snakemake and PyYAML read, takes 5e-6 for text."""
     text = "{type: bon_offpolicy, k: 4, clamp_delta: 1e-1, training: {iterations: 3, learning_rate: 5e-6}}"
-    objective = configuration.Objective.model_validate(yaml.safe_load(text))
+    objective = one_objective(defaults, yaml.safe_load(text)).objectives["a"]
     assert objective.spec["clamp_delta"] == 0.1
     assert objective.training["learning_rate"] == 5e-6
 
 
+def test_scalars_of_the_command_line_are_texts(defaults: dict) -> None:
+    """`snakemake --config 'objectives={a: {…}}'` leaves every scalar inside the mapping as text."""
+    text = "{type: bon_offpolicy_exact, k: 4, clamp_log_ratio: null, binary: true, training: {iterations: 3}}"
+    as_text = yaml.load(text, Loader=yaml.BaseLoader)
+    assert as_text["k"] == "4"
+    assert one_objective(defaults, as_text) == one_objective(defaults, yaml.safe_load(text))
+    schedule = {"type": "bon_loo1", "k": {"schedule": "linear", "start": "4", "end": "1"}}
+    assert one_objective(defaults, schedule).objectives["a"].objective.ks == (1, 2, 3, 4)
+
+
+def test_what_an_objective_is_trained_with_is_what_differs_from_its_defaults(defaults: dict) -> None:
+    """It stands in the provenance of every trained policy: spelling out a default must not train anew."""
+    schedule = {"schedule": "step", "start": 4, "end": 1}
+    short = one_objective(defaults, {"type": "bon_loo1", "k": schedule, "label": "A"})
+    spelt = one_objective(defaults, {"type": "bon_loo1", "k": schedule, "binary": False, "training": {}})
+    assert short.settings("train", objective="a")["objective"] == {"type": "bon_loo1", "k": schedule}
+    assert spelt.settings("train", objective="a") == short.settings("train", objective="a")
+
+
+def test_an_objective_of_ones_own_is_named_by_its_import_path(
+    defaults: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of_mine.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from maxk.objectives import MaxAtK\n"
+        "@dataclass(frozen=True, kw_only=True)\n"
+        "class Mine(MaxAtK):\n"
+        "    label = 'My row'\n"
+        "    shift: float = 0.5\n"
+        "    def advantages(self, rewards, k):\n"
+        "        return rewards - k * self.shift\n"
+        "def centred(rewards):\n"
+        "    return rewards - rewards.mean(dim=1, keepdim=True)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    config = one_objective(defaults, {"type": "of_mine:Mine", "k": "2", "shift": "1e-1"})
+    assert config.objectives["a"].objective.keys == {"k": 2, "binary": False, "shift": 0.1}
+    assert config.label("a") == "My row"
+    assert config.settings("train", objective="a")["objective"] == {"type": "of_mine:Mine", "k": 2, "shift": 0.1}
+    assert configuration.parse(config.model_dump(mode="json")) == config
+    assert one_objective(defaults, {"type": "of_mine:centred"}).label("a") == "centred"
+    for section, message in (
+        ({"type": "of_mine:Mine", "k": 2, "shfit": 1}, "did you mean 'shift'"),
+        ({"type": "of_mine:Mine", "k": 9}, "k=9 is more than training.completions=8"),
+        ({"type": "of_mine:centred", "k": 2}, "of_mine:centred has no key 'k'"),
+        ({"type": "of_mine:other"}, "objective type 'of_mine:other' cannot be imported"),
+        ({"type": "not_there:other"}, "objective type 'not_there:other' cannot be imported"),
+    ):
+        with pytest.raises(UserError, match=r"objectives\.a: ") as error:
+            one_objective(defaults, section)
+        assert message in str(error.value).replace("objectives.a: ", "")
+
+
 def test_reference_of_all_keys_is_up_to_date(root: Path) -> None:
-    """Mend with: python -m maxk.config > config/README.md"""
-    assert (root / "config" / "README.md").read_text(encoding="utf-8") == configuration.reference()
+    """Fix with: python -m maxk.config.reference > config/README.md"""
+    assert (root / "config" / "README.md").read_text(encoding="utf-8") == reference()
 
 
 def test_default_config_spells_out_every_value_a_user_would_change(defaults: dict) -> None:

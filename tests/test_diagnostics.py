@@ -7,7 +7,7 @@ import torch
 
 import enumeration
 from maxk.objectives import make
-from maxk.objectives.diagnostics import clamp_range, diagnose, effective_sample_share, first_order_error
+from maxk.objectives.diagnostics import diagnose, effective_sample_share, first_order_error
 
 NAN = float("nan")
 
@@ -64,8 +64,15 @@ def test_first_order_error():
     assert first_order_error(torch.ones(1, 4), torch.zeros(1, 4), 3) == 0
 
 
-def test_clamp_ranges():
-    assert clamp_range(make({"type": "bon_offpolicy_exact", "k": 2})) == pytest.approx((-math.log(1.2), math.log(1.2)))
-    assert clamp_range(make({"type": "bon_offpolicy", "k": 2})) == pytest.approx((math.log(0.8), math.log(1.2)))
-    assert clamp_range(make({"type": "bon_offpolicy", "k": 2, "clamp_delta": 1.5}))[0] == -math.inf
-    assert clamp_range(make({"type": "bon_loo1", "k": 2})) == (-math.inf, math.inf)
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"type": "bon_offpolicy_exact", "k": 2}, (-math.log(1.2), math.log(1.2))),
+        ({"type": "bon_offpolicy_exact", "k": 2, "clamp_log_ratio": None}, (-math.inf, math.inf)),
+        ({"type": "bon_offpolicy", "k": 2}, (math.log(0.8), math.log(1.2))),
+        ({"type": "bon_offpolicy", "k": 2, "clamp_delta": 1.5}, (-math.inf, math.log(2.5))),
+        ({"type": "bon_loo1", "k": 2}, (-math.inf, math.inf)),
+    ],
+)
+def test_log_ratios_that_an_objective_does_not_clamp(config, expected):
+    assert make(config).log_ratio_range == pytest.approx(expected)

@@ -1,8 +1,10 @@
 """Objectives against enumeration of all subsets, exact gradients of a softmax policy, and values by hand."""
 
+import inspect
 import math
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,16 +14,16 @@ from hypothesis import strategies as st
 
 import enumeration
 from enumeration import expected_gradient, max_at_k_gradient
-from maxk.objectives import REGISTRY, degenerate_groups, make
-from maxk.objectives.types import BASE_LABEL, OBJECTIVE_TYPES, Schedule, ks, schedule, validate
+from maxk.config.experiment import BASE_LABEL
+from maxk.objectives import OBJECTIVES, MaxAtK, Objective, Schedule, degenerate_groups, make
 
 settings.register_profile("maxk", deadline=None)  # the first call of an example may load kernels
 settings.load_profile("maxk")
 
 NAN = float("nan")
-TYPES = sorted(OBJECTIVE_TYPES)
-OFF_POLICY = [name for name in TYPES if OBJECTIVE_TYPES[name].off_policy]
-WITH_K = [name for name in TYPES if OBJECTIVE_TYPES[name].uses_k]
+TYPES = sorted(OBJECTIVES)
+OFF_POLICY = [name for name in TYPES if OBJECTIVES[name].off_policy]
+WITH_K = [name for name in TYPES if issubclass(OBJECTIVES[name], MaxAtK)]
 UNCLAMPED = {"clamp_log_ratio": None}
 
 
@@ -203,7 +205,7 @@ def test_k_n_is_flat_exactly_for_the_types_that_say_so():
     rewards, log_ratios = [0.0, 0.25, 0.5, 1.0], [0.1, -0.1, 0.05, 0.0]
     for name in WITH_K:
         flat = not any(advantages(name, rewards, log_ratios, k=4))
-        assert flat == OBJECTIVE_TYPES[name].flat_at_n, name
+        assert flat == OBJECTIVES[name].zero_gradient_at_n, name
 
 
 # ---- what all types share
@@ -314,8 +316,8 @@ def test_large_groups_and_drifts(n, k, drift):
 def test_a_group_whose_ratios_are_all_zero():
     rewards, log_ratios = torch.tensor([[0.0, 0.5, 1.0]]), torch.full((1, 3), -math.inf)
     for name in OFF_POLICY:
-        parameters = UNCLAMPED if "clamp_log_ratio" in OBJECTIVE_TYPES[name].parameters else {}
-        assert make({"type": name, "k": 2, **parameters})(rewards, log_ratios).isfinite().all()
+        keys = UNCLAMPED if "clamp_log_ratio" in make(spec(name)).keys else {}
+        assert make(spec(name) | keys)(rewards, log_ratios).isfinite().all()
 
 
 def test_drift_beyond_any_float_saturates_and_is_never_nan():
@@ -404,22 +406,18 @@ def test_centring_the_exact_weights_shrinks_and_then_reverses_the_gradient():
 
 
 # ---- construction
-def test_metadata_needs_no_torch():
-    code = "import sys, maxk.objectives.types; sys.exit('torch' in sys.modules)"
+def test_declarations_need_neither_torch_nor_pydantic():
+    code = "import sys, maxk.objectives; sys.exit(bool({'torch', 'pydantic', 'numpy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_registry_and_metadata_name_the_same_types():
-    assert set(REGISTRY) == set(OBJECTIVE_TYPES)
-    labels = [kind.label for kind in OBJECTIVE_TYPES.values()]
+def test_every_objective_explains_itself_and_has_a_label_of_its_own():
+    labels = [kind.label for kind in OBJECTIVES.values()]
     assert len({BASE_LABEL, *labels}) == len(labels) + 1
-    for name, function in REGISTRY.items():
-        wanted = set(function.__annotations__) - {"rewards", "return"}
-        kind = OBJECTIVE_TYPES[name]
-        passed_on = set(kind.parameters) - {"binary"}  # `Objective` turns the rewards into 0 and 1 itself
-        given_by_metadata = {*passed_on, *(["k"] * kind.uses_k), *(["log_ratios"] * kind.off_policy)}
-        assert wanted == given_by_metadata, name
-        assert function.__doc__, name
+    for name, kind in OBJECTIVES.items():
+        assert kind.__doc__, name
+        arguments = set(inspect.signature(kind.advantages).parameters) - {"self", "rewards"}
+        assert arguments == {*["k"] * issubclass(kind, MaxAtK), *["log_ratios"] * kind.off_policy}, name
 
 
 @pytest.mark.parametrize(
@@ -427,22 +425,33 @@ def test_registry_and_metadata_name_the_same_types():
     [
         ({"type": "bon_loo", "k": 2}, "unknown objective type 'bon_loo'; did you mean 'bon_loo"),
         ({"type": "zzz"}, "unknown objective type 'zzz'; known: bon_loo1, "),
-        ({"k": 2}, "unknown objective type None"),
+        ({"k": 2}, "an objective needs a `type`; known: bon_loo1, "),
         ({"type": ["grpo"]}, "unknown objective type"),
         ({"type": "bon_mean"}, "bon_mean needs k"),
-        ({"type": "bon_mean", "k": 0}, "k must be an integer of at least 1"),
+        ({"type": "bon_mean", "k": 0}, "k must be an integer above 0"),
         ({"type": "bon_mean", "k": 2.0}, "k must be an integer"),
         ({"type": "bon_mean", "k": True}, "k must be an integer"),
-        ({"type": "grpo", "clamp_delta": 0.1}, "grpo has no parameter 'clamp_delta'; known: none"),
+        ({"type": "grpo", "clamp_delta": 0.1}, "grpo has no key 'clamp_delta'; known: none"),
         ({"type": "bon_offpolicy", "k": 2, "clamp_detla": 0.1}, "did you mean 'clamp_delta'"),
         ({"type": "bon_offpolicy", "k": 2, "clamp_delta": 0}, "clamp_delta must be a number above 0, got 0"),
         ({"type": "bon_offpolicy", "k": 2, "variant": "x"}, "variant must be surrogate or literal, got 'x'"),
-        ({"type": "bon_offpolicy_exact", "k": 2, "clamp_log_ratio": "1"}, "above 0, or null"),
+        (
+            {"type": "bon_offpolicy_exact", "k": 2, "clamp_log_ratio": "1"},
+            "clamp_log_ratio must be a number above 0 or null, got '1'",
+        ),
         ({"type": "bon_loo1", "k": {"schedule": "liner", "start": 2, "end": 1}}, "did you mean 'linear'"),
-        ({"type": "bon_loo1", "k": {"schedule": "linear", "start": 2}}, "k must be an integer"),
-        ({"type": "bon_loo1", "k": {"schedule": "linear", "start": 2, "end": 1, "at": 0.3}}, "has no 'at'"),
+        ({"type": "bon_loo1", "k": {"schedule": "linear", "start": 2}}, "a schedule of k needs 'end'"),
+        (
+            {"type": "bon_loo1", "k": {"schedule": "linear", "start": 2, "end": 0}},
+            "must be integers above 0, got 2 and 0",
+        ),
+        ({"type": "bon_loo1", "k": {"schedule": "linear", "strat": 2}}, "no key 'strat'; did you mean 'start'"),
+        (
+            {"type": "bon_loo1", "k": {"schedule": "linear", "start": 2, "end": 1, "at": 0.3}},
+            "a linear schedule of k has no `at`",
+        ),
         ({"type": "bon_loo1", "k": {"schedule": "step", "start": 2, "end": 1, "at": 2}}, "`at` of a step"),
-        ({"type": "bon_loo1", "k": {"schedule": ["linear"]}}, "unknown schedule"),
+        ({"type": "bon_loo1", "k": {"schedule": ["linear"], "start": 2, "end": 1}}, "unknown schedule of k"),
         ({"type": "bon_loo1", "k": 2, "binary": 1}, "bon_loo1: binary must be true or false, got 1"),
     ],
 )
@@ -451,10 +460,64 @@ def test_make_refuses(config, message):
         make(config)
 
 
-def test_k_of_a_type_without_k_is_refused_in_a_config_and_ignored_by_make():
-    with pytest.raises(ValueError, match="grpo has no parameter 'k'"):
-        validate({"type": "grpo", "k": 2})
-    assert make({"type": "grpo", "k": 2}) == make({"type": "grpo"})
+def test_k_of_a_type_without_k_is_ignored():
+    assert make({"type": "grpo", "k": 2}) == make({"type": "grpo"}) == make("grpo")
+
+
+# ---- objectives of one's own
+def halves(rewards):
+    """Half of the rewards."""
+    return rewards / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shifted(Objective):
+    """r − shift."""
+
+    shift: float = 0.5
+
+    def advantages(self, rewards):
+        return rewards - self.shift
+
+
+def test_functions_and_import_paths_are_objectives(monkeypatch):
+    monkeypatch.setitem(sys.modules, "of_mine", sys.modules[__name__])
+    rewards = torch.tensor([[0.0, 1.0], [0.5, NAN]])
+    for objective in (make(halves), make("of_mine:halves"), make({"type": "of_mine:halves"})):
+        assert objective(rewards).tolist() == [[0, 0.5], [0, 0]]
+        assert objective.label == "halves"
+    shifted = make({"type": "of_mine:Shifted", "shift": 1})
+    assert shifted == Shifted(shift=1) == make(shifted)
+    assert shifted(rewards).tolist() == [[-1, 0], [0, 0]]
+    assert make(Shifted) == Shifted()
+    assert not {"halves", "Shifted", shifted.type} & set(OBJECTIVES)
+
+
+@pytest.mark.parametrize(
+    ("objective", "message"),
+    [
+        ("not_there:mine", "objective type 'not_there:mine' cannot be imported"),
+        ("of_mine:not_there", "objective type 'of_mine:not_there' cannot be imported"),
+        ("of_mine:NAN", "a subclass of Objective or a function of rewards, got nan"),
+        ("of_mine:Schedule", "a subclass of Objective or a function of rewards"),
+        ({"type": "of_mine:halves", "k": 2, "m": 1}, "halves has no key 'm'; known: none"),
+        ({"type": "of_mine:Shifted", "shift": 0}, "shift must be a number above 0, got 0"),
+    ],
+)
+def test_make_refuses_what_is_no_objective(objective, message, monkeypatch):
+    monkeypatch.setitem(sys.modules, "of_mine", sys.modules[__name__])
+    with pytest.raises(ValueError, match=message):
+        make(objective)
+
+
+def test_a_result_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match=r"returned \[1\] for rewards \[1, 2\]"):
+        make(lambda rewards: rewards.mean(dim=1))(torch.tensor([[0.0, 1.0]]))
+
+
+def test_a_type_can_be_declared_only_once():
+    with pytest.raises(ValueError, match=r"objective type 'grpo' is taken by maxk\.objectives\.group:Grpo"):
+        type("Other", (Objective,), {"type": "grpo"})
 
 
 @pytest.mark.parametrize(
@@ -476,11 +539,12 @@ def test_objective_refuses(rewards, log_ratios, message):
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        (Schedule("constant", 4, 4), [4, 4, 4, 4, 4]),
+        (Schedule("linear", 4, 4), [4, 4, 4, 4, 4]),
         (Schedule("linear", 8, 1), [8, 6, 5, 3, 1]),
         (Schedule("linear", 1, 5), [1, 2, 3, 4, 5]),
         (Schedule("cosine", 8, 1), [8, 7, 5, 2, 1]),
-        (Schedule("step", 8, 1, 0.5), [8, 8, 1, 1, 1]),
+        (Schedule("step", 8, 1), [8, 8, 1, 1, 1]),
+        (Schedule("step", 8, 1, 0.75), [8, 8, 8, 1, 1]),
     ],
 )
 def test_schedules(kind, expected):
@@ -498,8 +562,7 @@ def test_schedule_drives_the_objective():
 
 
 def test_ks_are_all_that_training_can_meet():
-    assert list(ks({"type": "grpo"})) == []
-    assert list(ks({"type": "bon_loo1", "k": 4})) == [4]
-    assert list(ks({"type": "bon_loo1", "k": {"schedule": "cosine", "start": 4, "end": 1}})) == [1, 2, 3, 4]
-    assert list(ks({"type": "bon_loo1", "k": {"schedule": "step", "start": 4, "end": 1}})) == [1, 4]
-    assert schedule({"type": "bon_loo1", "k": {"schedule": "step", "start": 4, "end": 1}}).at == 0.5
+    assert make({"type": "grpo"}).ks == ()
+    assert make({"type": "bon_loo1", "k": 4}).ks == (4,)
+    assert make({"type": "bon_loo1", "k": {"schedule": "cosine", "start": 4, "end": 1}}).ks == (1, 2, 3, 4)
+    assert make({"type": "bon_loo1", "k": {"schedule": "step", "start": 4, "end": 1}}).ks == (1, 4)

@@ -13,7 +13,8 @@ from scipy.special import binom, comb
 
 import enumeration
 from maxk.estimators import max_at_k
-from maxk.objectives import bon_loo1, bon_mean, bon_offpolicy
+from maxk.objectives.off_policy import BonOffPolicy
+from maxk.objectives.on_policy import BonLoo1, BonMean
 
 REWARDS = [0.0, 0.25, 0.25, 0.5, 0.875, 1.0]  # ascending, as the listings assume
 DELTA = [0.1, -0.15, 0.05, 0.2, -0.2, 0.15]
@@ -69,7 +70,7 @@ def test_listing_2_assumes_sorted_rewards(k):
         falling = torch.tensor([REWARDS[::-1]], dtype=torch.float64)
         assert (listing_2(falling, k)[0] - torch.tensor(expected[::-1])).abs().max() > 0.01
         rising = torch.tensor([REWARDS], dtype=torch.float64)
-        torch.testing.assert_close(bon_mean(falling, k), bon_mean(rising, k).flip(1))
+        torch.testing.assert_close(BonMean(k=k)(falling), BonMean(k=k)(rising).flip(1))
 
 
 # ---- Listing 3: off-policy weights
@@ -143,7 +144,7 @@ def test_listing_3_assumes_sorted_rewards(k):
     wrong, _ = mended(falling, deltas(), k)
     assert (wrong - first_order(falling, deltas(), k)).abs().max() > 0.01
     # Ours: the same weights without the own δ, centred and in units of one batch-wide number.
-    ours = bon_offpolicy(falling, deltas().log1p(), k, clamp_delta=0.2, variant="surrogate")
+    ours = BonOffPolicy(k=k)(falling, deltas().log1p())
     right = first_order(falling, deltas(), k, own=False)
     centred = right - right.mean(dim=1, keepdim=True)
     torch.testing.assert_close(ours / ours.norm(), centred / centred.norm())
@@ -194,5 +195,5 @@ def test_appendix_a_second_term_is_right_given_its_definition(k):
     """k/(n(k−1))·b_i^(k−1) is Σ_{I∋i} max_{I∖i}: only its recursion is misprinted; k = 1 divides by 0."""
     second = [k / (N * (k - 1)) * b for b in subset_sums(k - 1)]
     first = enumeration.subset_maxima(REWARDS, k)
-    ours = bon_loo1(torch.tensor([REWARDS], dtype=torch.float64), k)[0].tolist()
+    ours = BonLoo1(k=k)(torch.tensor([REWARDS], dtype=torch.float64))[0].tolist()
     assert ours == pytest.approx([a - b for a, b in zip(first, second, strict=True)])

@@ -56,7 +56,7 @@ class MaxkTrainer(GRPOTrainer):
         self._renewing: dict[str, Any] | None = None  # the micro-batch of the loss at work, with what its pass renews
         whole_groups = self.args.per_device_train_batch_size % self.num_generations == 0
         one_batch = self.args.steps_per_generation * self.accelerator.num_processes == 1
-        self._free_ratios = whole_groups and (one_batch or not objective.kind.batch_scaled)
+        self._free_ratios = whole_groups and (one_batch or not objective.batch_scaled)
 
     @property
     def progress(self) -> float:
@@ -67,7 +67,7 @@ class MaxkTrainer(GRPOTrainer):
     def _stale(self) -> bool:
         """Whether the policy has moved since it drew the batch at hand, and the objective wants to know."""
         iteration = self._step // self.args.steps_per_generation % self.num_iterations
-        return bool(self.objective.kind.off_policy and self.model.training and iteration > 0)
+        return bool(self.objective.off_policy and self.model.training and iteration > 0)
 
     # ---- rewards → advantages
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -113,7 +113,7 @@ class MaxkTrainer(GRPOTrainer):
             return inputs
         position = int(self._step % self.args.steps_per_generation)
         if self._buffered_inputs is not before:
-            whole = self.objective.kind.off_policy and self._free_ratios
+            whole = self.objective.off_policy and self._free_ratios
             self._buffered_inputs = _by_length(self._buffered_inputs, self.num_generations if whole else 1)
         elif self._stale and not self._free_ratios and position == 0:
             self._refresh_advantages(self._buffered_inputs)

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from maxk.artifacts.paths import BASE, Layout, policy_name
 from maxk.config.base import Base, PretrainedBase
 from maxk.config.messages import explain, suggest
-from maxk.config.objectives import Experiment, Objective
+from maxk.config.objectives import AnyObjective, Experiment, Objective
 from maxk.config.report import Report, Tracking
 from maxk.config.sampling import Sampling
 from maxk.config.training import Training
@@ -20,9 +20,9 @@ from maxk.config.verification import Verification
 from maxk.data import Dataset
 from maxk.data.prompts import Prompt
 from maxk.errors import UserError
-from maxk.objectives import types
 from maxk.schema import Name, Section
 
+BASE_LABEL = "Base model"
 RESERVED = (
     "benchmarks",
     "cache",
@@ -48,7 +48,7 @@ class Config(Section):
     base: Base
     datasets: Mapping[Name, Dataset]
     prompt: Prompt = Prompt()
-    objectives: Mapping[Name, Objective]
+    objectives: Mapping[Name, AnyObjective]
     experiments: Mapping[Name, Experiment] = {}
     training: Training
     sampling: Sampling = Sampling()
@@ -120,10 +120,10 @@ class Config(Section):
             return
         if 0 < self.gpus < training.processes:
             yield f"{where}: training.processes={training.processes} is more than gpus={self.gpus}; each takes a GPU"
-        for k in types.ks(objective.spec):
+        for k in objective.objective.ks:
             if k > training.completions:
                 yield f"{where}: k={k} is more than training.completions={training.completions}; k ≤ n is needed"
-            if k == training.completions and objective.kind.flat_at_n:
+            if k == training.completions and objective.kind.zero_gradient_at_n:
                 yield f"{where}: {objective.type} has no gradient at k = n = {k}; choose k < n"
         if objective.kind.off_policy and training.iterations < 2:
             yield (
@@ -189,13 +189,13 @@ class Config(Section):
     def label(self, objective: str) -> str:
         """Row name of an objective (or of the base) in tables; one of an experiment says how it differs."""
         if objective == BASE:
-            return types.BASE_LABEL
+            return BASE_LABEL
         one = self.every_objective[objective]
         if one.label or objective in self.objectives:
             return one.label or one.kind.label
         differences = {**{key: value for key, value in one.spec.items() if key != "type"}, **one.training}
-        if one.kind.uses_k:
-            differences["k"] = types.schedule(one.spec)
+        if "k" in one.objective.keys:
+            differences["k"] = one.objective.keys["k"]
         return f"{one.kind.label} ({', '.join(f'{key} {_brief(value)}' for key, value in differences.items())})"
 
     def training_of(self, objective: str) -> Training:

@@ -1,50 +1,129 @@
-"""`objectives` and `experiments`: the policies to train, and the questions put to them."""
+"""`objectives` and `experiments`: the policies to train, and the questions put to them.
+
+The keys of an objective are the fields of its class in `maxk.objectives`; this module adds what only a config knows
+(`label`, `training`) and lets pydantic read the values.
+"""
 
 from __future__ import annotations
 
+import builtins
+import functools
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, Literal, Union, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    Field,
+    PlainValidator,
+    SerializeAsAny,
+    TypeAdapter,
+    create_model,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
-from maxk.objectives import types
+from maxk import objectives
+from maxk.objectives import Schedule, schedule
+from maxk.objectives.objective import kind_of, require_known
 from maxk.schema import Name, Section
 
 
-class Objective(BaseModel):
-    """One policy to train: the objective's `type` and parameters, and training keys that differ from `training`."""
+class Objective(Section):
+    """One policy to train: the objective's `type` and keys, and training keys that differ from `training`."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
-
-    type: str = Field(description="Objective type; see docs/objectives.md.")
+    type: str = Field(
+        description="Objective type (docs/objectives.md), or the import path of your own, `my_package.my_module:name`."
+    )
     label: str | None = Field(None, description="Row name in tables; by default the paper's.")
     training: Mapping[str, Any] = Field({}, description="Keys of `training` that differ for this policy.")
 
-    @model_validator(mode="before")
+    @field_validator("k", mode="plain", check_fields=False, json_schema_input_type=int | Schedule)
     @classmethod
-    def _numbers(cls, content: Any) -> Any:
-        """YAML 1.1 takes `5e-6` for text; elsewhere the declared types make it a number, here nothing does."""
-        return _with_numbers(content)
+    def _parse_k(cls, value: Any) -> int | Schedule:
+        return schedule.parse(value)
+
+    @field_serializer("k", check_fields=False)
+    def _k_as_given(self, value: int | Schedule) -> Any:
+        return value.mapping if isinstance(value, Schedule) else value
 
     @model_validator(mode="after")
-    def _parameters_known(self) -> Objective:
-        types.validate(self.spec)
+    def _values_allowed(self) -> Objective:
+        _ = self.objective
         return self
 
     @property
+    def kind(self) -> builtins.type[objectives.Objective]:
+        return kind_of(self.type)
+
+    @property
+    def objective(self) -> objectives.Objective:
+        """The objective with its keys bound; ValueError where a value is not allowed."""
+        return self.kind(**{field.name: getattr(self, field.name) for field in fields(self.kind)})
+
+    @property
     def spec(self) -> dict[str, Any]:
-        """The mapping that `maxk.objectives.make` takes: type and parameters."""
-        return {"type": self.type, **(self.__pydantic_extra__ or {})}
+        """The mapping that `maxk.objectives.make` takes: the type, and the keys that differ from their defaults."""
+        return self.model_dump(exclude_defaults=True, exclude={"label", "training"})
 
     @property
     def has_schedule(self) -> bool:
-        """Whether its k moves during training."""
-        return self.kind.uses_k and types.schedule(self.spec).kind != "constant"
+        """Whether its k changes during training."""
+        return len(self.objective.ks) > 1
 
-    @property
-    def kind(self) -> types.ObjectiveType:
-        return types.OBJECTIVE_TYPES[self.type]
+
+@functools.cache
+def section(type_: str) -> type[Objective]:
+    """The config section of an objective type: its class's keys beside those of `Objective`.
+
+    Raises ValueError for an unknown type.
+    """
+    kind = kind_of(type_)
+    annotations, descriptions = get_type_hints(kind), _descriptions(kind)
+    keys: dict[str, Any] = {"type": (Literal[type_], ...)}
+    keys |= {
+        field.name: (
+            annotations[field.name],
+            Field(... if field.default is MISSING else field.default, description=descriptions.get(field.name)),
+        )
+        for field in fields(kind)
+    }
+    return create_model(kind.__name__, __base__=Objective, __doc__=kind.__doc__, **keys)
+
+
+def _descriptions(kind: type) -> dict[str, str]:
+    """The docstrings of a dataclass's fields; pydantic reads those of one class at a time."""
+    found: dict[str, str] = {}
+    for part in reversed(kind.__mro__):
+        if is_dataclass(part) and "__annotations__" in vars(part):
+            properties = TypeAdapter(part).json_schema()["properties"]
+            found |= {name: node["description"] for name, node in properties.items() if "description" in node}
+    return found
+
+
+def _validate(content: Any) -> Objective:
+    """The section of the type that the content names."""
+    if isinstance(content, Objective):
+        return content
+    if not isinstance(content, Mapping):
+        raise ValueError(f"an objective is a mapping such as {{type: grpo}}, got {content!r}")
+    content = _with_scalars(content)
+    kind = kind_of(content.get("type"))
+    require_known(kind, content.keys() - {"type"}, others=Objective.model_fields.keys() - {"type"})
+    return section(content["type"]).model_validate(content)
+
+
+AnyObjective = Annotated[
+    SerializeAsAny[Objective],
+    PlainValidator(
+        _validate,
+        json_schema_input_type=Annotated[
+            Union[tuple(map(section, objectives.OBJECTIVES))],  # noqa: UP007 - made at run time
+            Field(discriminator="type"),
+        ],
+    ),
+]
 
 
 class Experiment(Section):
@@ -54,7 +133,7 @@ class Experiment(Section):
     policies: tuple[Name, ...] = Field(
         (), description="Keys of `objectives`, of the top level or of another experiment, that take part."
     )
-    objectives: Mapping[Name, Objective] = Field({}, description="Policies that are trained for this experiment.")
+    objectives: Mapping[Name, AnyObjective] = Field({}, description="Policies that are trained for this experiment.")
     reference: Name = Field(description="The policy that all others are compared with.")
     against: Literal["k", "iterations", "temperature", "learning_rate"] | None = Field(
         None, description="Draw the results against this parameter; by default against the k of max@k."
@@ -79,11 +158,19 @@ class Experiment(Section):
         return (*self.policies, *self.objectives)
 
 
-_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
+_WORDS = {"null": None, "true": True, "false": False}
 
 
-def _with_numbers(value: Any) -> Any:
-    """The same with texts such as `5e-6` as numbers, in nested mappings too."""
+def _with_scalars(value: Any) -> Any:
+    """The same with texts that are numbers, null, true or false as such, in nested mappings too.
+
+    YAML 1.1 takes `5e-6` for text, and Snakemake's `--config` every scalar inside a mapping.
+    """
     if isinstance(value, Mapping):
-        return {key: _with_numbers(item) for key, item in value.items()}
-    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+        return {key: _with_scalars(item) for key, item in value.items()}
+    if not isinstance(value, str):
+        return value
+    if _NUMBER.fullmatch(value):
+        return int(value) if re.fullmatch(r"[-+]?\d+", value) else float(value)
+    return _WORDS.get(value, value)

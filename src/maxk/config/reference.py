@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from maxk.config.experiment import Config
+from maxk.config.objectives import Objective
+from maxk.objectives import OBJECTIVES
 
 
 def reference() -> str:
@@ -19,17 +21,49 @@ def reference() -> str:
     sections = [("top level", Config.model_json_schema())]
     sections += [(name, node) for name, node in schema["$defs"].items()]
     for name, node in sections:
+        if name == "Schedule" or _is_objective(node):
+            continue
         title = "Top level" if name == "top level" else _section_title(name)
-        lines += [f"## {title}", "", " ".join(node.get("description", "").split()), ""]
-        lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
-        required = node.get("required", [])
-        for key, value in node["properties"].items():
-            default = "required" if key in required else f"`{json.dumps(value.get('default'), ensure_ascii=False)}`"
-            if "$ref" in value or "$ref" in str(value.get("default", "")):
-                default = "see below"
-            lines.append(f"| `{key}` | {_type_name(value)} | {default} | {value.get('description', '')} |")
-        lines.append("")
+        lines += [f"## {title}", "", " ".join(node.get("description", "").split()), "", *_keys(node), ""]
+    lines += _objectives(schema)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _keys(node: Mapping[str, Any]) -> list[str]:
+    """A section's table: one row per key."""
+    lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    return lines + [f"| `{key}` | {_cells(node, key)} |" for key in node["properties"]]
+
+
+def _cells(node: Mapping[str, Any], key: str) -> str:
+    """Type, default and meaning of a section's key."""
+    value = node["properties"][key]
+    required = key in node.get("required", [])
+    default = "required" if required else f"`{json.dumps(value.get('default'), ensure_ascii=False)}`"
+    if "$ref" in value or "$ref" in str(value.get("default", "")):
+        default = "see below"
+    return f"{_type_name(value)} | {default} | {value.get('description', '')}"
+
+
+def _is_objective(node: Mapping[str, Any]) -> bool:
+    return "const" in node["properties"].get("type", {})
+
+
+def _objectives(schema: Mapping[str, Any]) -> list[str]:
+    """The objectives' own section: the keys of all types, those of each, and the schedule of k."""
+    common = Objective.model_json_schema()
+    lines = ["## `objectives.NAME`", "", " ".join(common["description"].split()), "", *_keys(common), ""]
+    types: dict[tuple[str, str], list[str]] = {}  # by key and its cells
+    for node in filter(_is_objective, schema["$defs"].values()):
+        for key in node["properties"].keys() - common["properties"].keys():
+            types.setdefault((key, _cells(node, key)), []).append(node["properties"]["type"]["const"])
+    lines += ["Further keys by `type`:", "", "| key | type | default | meaning | objectives |", "|---|---|---|---|---|"]
+    for (key, cells), names in sorted(types.items(), key=lambda item: (-len(item[1]), item[0])):
+        lines.append(f"| `{key}` | {cells} | {', '.join(f'`{name}`' for name in sorted(names))} |")
+    without = OBJECTIVES.keys() - {name for names in types.values() for name in names}
+    lines += ["", f"Without further keys: {', '.join(f'`{name}`' for name in sorted(without))}.", ""]
+    schedule = schema["$defs"]["Schedule"]
+    return [*lines, "## A schedule as `objectives.NAME.k`", "", *_keys(schedule), ""]
 
 
 _README_HEAD = """# Configuration
@@ -62,7 +96,6 @@ def _section_title(name: str) -> str:
         "AppsDataset": "`datasets.NAME` with `source: apps`",
         "TokenLimit": "`datasets.NAME.length`",
         "HubCopy": "`datasets.NAME.without`",
-        "Objective": "`objectives.NAME`",
         "Experiment": "`experiments.NAME`",
         "Vllm": "`sampling.vllm`",
     }

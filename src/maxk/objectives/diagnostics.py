@@ -8,19 +8,14 @@ Groups with a NaN reward ("could not be graded") are left out of everything but 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from maxk.objectives import (
-    Objective,
-    best_of_k_weights,
-    bon_loo1_firstorder,
-    bon_offpolicy_exact,
-    degenerate_groups,
-)
+from maxk.objectives import MaxAtK, Objective, degenerate_groups
+from maxk.objectives.off_policy import BonLoo1FirstOrder, BonOffPolicyExact
+from maxk.objectives.subsets import best_of_k_weights
 
 QUANTILES = {"ratio_min": 0.0, "ratio_q01": 0.01, "ratio_q50": 0.5, "ratio_q99": 0.99, "ratio_max": 1.0}
 
@@ -47,10 +42,10 @@ def diagnose(
         return report
     log_ratios = log_ratios[graded].double()
     report |= ratio_quantiles(log_ratios) | {"effective_sample_share": effective_sample_share(log_ratios)}
-    low, high = clamp_range(objective)
+    low, high = objective.log_ratio_range
     report["clamped_share"] = ((log_ratios < low) | (log_ratios > high)).double().mean().item()
-    if objective.k is not None:
-        report["first_order_error"] = first_order_error(rewards, log_ratios.clamp(low, high), objective.k(progress))
+    if isinstance(objective, MaxAtK):
+        report["first_order_error"] = first_order_error(rewards, log_ratios.clamp(low, high), objective.k_at(progress))
     return report
 
 
@@ -81,16 +76,7 @@ def first_order_error(rewards: Tensor, log_ratios: Tensor, k: int) -> float:
 
     0 where no group has a signal.
     """
-    exact = bon_offpolicy_exact(rewards, log_ratios, k, clamp_log_ratio=None)
-    first_order = bon_loo1_firstorder(rewards, log_ratios, k, clamp_log_ratio=None)
+    exact = BonOffPolicyExact(k=k, clamp_log_ratio=None)(rewards, log_ratios)
+    first_order = BonLoo1FirstOrder(k=k, clamp_log_ratio=None)(rewards, log_ratios)
     size = exact.abs().sum().item()
     return (first_order - exact).abs().sum().item() / size if size else 0.0
-
-
-def clamp_range(objective: Objective) -> tuple[float, float]:
-    """The log-ratios that the objective leaves as they are."""
-    if "clamp_delta" in objective.parameters:
-        delta = objective.parameters["clamp_delta"]
-        return (math.log1p(-delta) if delta < 1 else -math.inf), math.log1p(delta)
-    limit = objective.parameters.get("clamp_log_ratio") or math.inf
-    return -limit, limit

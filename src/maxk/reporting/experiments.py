@@ -22,7 +22,6 @@ import numpy as np
 
 from maxk.config import Config, Experiment
 from maxk.estimators import Floats
-from maxk.objectives import types
 from maxk.reporting import statistics, training_log
 from maxk.reporting.load import Scores, load
 from maxk.reporting.specs import MEAN
@@ -104,7 +103,7 @@ def _parameters(config: Config, row: str) -> dict[str, Any]:
     k = 1 if objective.type.startswith("grpo") else training.completions
     return {
         "type": objective.type,
-        "k": str(types.schedule(objective.spec)) if objective.kind.uses_k else str(k),
+        "k": str(objective.objective.keys.get("k", k)),
         "iterations": training.iterations,
         "learning_rate": training.learning_rate,
         "temperature": training.temperature,
@@ -128,7 +127,7 @@ def _grouped(config: Config, without: Sequence[str | None]) -> dict[str, str]:
 
 def _settings(config: Config, row: str, without: Sequence[str | None]) -> dict[str, Any]:
     objective = config.objectives[row]
-    own = {**types.parameters(objective.spec), **objective.training}
+    own = {**objective.objective.keys, **objective.training}
     every = {**own, **_parameters(config, row)}
     return {key: value for key, value in every.items() if key not in without}
 

@@ -1,0 +1,140 @@
+"""Objectives for the best of k on samples of an older policy: weights with the ratios ρ of whole groups.
+
+`log_ratios` are log ρ_i = log π_θ(y_i|x) − log π_old(y_i|x) of whole completions; δ = ρ − 1. The own ratio is left out
+of every weight, because PPO's surrogate multiplies by it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from maxk.objectives.group import z_scores
+from maxk.objectives.objective import MaxAtK
+from maxk.objectives.subsets import (
+    best_of_k_weights,
+    centred,
+    clamped,
+    first_order_subset_maxima,
+    one_fewer,
+    prefix_products,
+    steps,
+    subset_maxima,
+    sum_below,
+    unsort,
+    zero_where_equal,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Below it the spread of r̃ over a batch is rounding, not signal.
+SPREAD_FLOOR = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ClampedLogRatios(MaxAtK):
+    """Off-policy objectives that bound the variance by clamping log ρ."""
+
+    off_policy = True
+
+    clamp_log_ratio: float | None = math.log(1.2)
+    """log ρ is clamped to ± this number (default: log 1.2), which bounds the variance and costs bias; null: not."""
+
+    @property
+    def log_ratio_range(self) -> tuple[float, float]:
+        limit = self.clamp_log_ratio or math.inf
+        return -limit, limit
+
+
+@dataclass(frozen=True, kw_only=True)
+class BonOffPolicyExact(_ClampedLogRatios):
+    """A_i = C(n,k)⁻¹ Σ_{I∋i} (max_I r − max_{I∖i} r) Π_{l∈I∖i} ρ_l: `bon_loo1`, exact off-policy.
+
+    The paper (Section 3.3) calls the sum over subsets exponentially hard. Summed by steps as in `bon_loo1`, the subsets
+    whose rest lies below step t weigh Σ_J Π_{l∈J} ρ_l over the (k−1)-subsets J of the t−1 members below: the elementary
+    symmetric polynomial e_{k−1}, which a recursion over the degree builds for all prefixes at once,
+
+        A_(i) = C(n,k)⁻¹ Σ_{t≤i} (r_(t) − r_(t−1))·e_{k−1}(ρ_(1), …, ρ_(t−1)).
+
+    With sequence-level ratios the gradient Σ_i ρ_i A_i ∇log π_i is unbiased for ∇max@k at any drift within the clamp.
+    Raw, ≥ 0 for k ≥ 2, not centred: subtracting a group mean from off-policy weights shrinks and then reverses the
+    gradient as ratios spread (docs/derivation.md). Equal to `bon_loo1` at ρ = 1, with the same degenerate cases.
+    O(n·k).
+    """
+
+    type = "bon_offpolicy_exact"
+    label = "Off-policy BoN, exact"
+
+    def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
+        ascending, order = rewards.sort(dim=1)
+        log_rho = clamped(log_ratios, self.clamp_log_ratio).gather(1, order)
+        return unsort((steps(ascending) * prefix_products(log_rho, k)).cumsum(dim=1), order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BonLoo1FirstOrder(_ClampedLogRatios):
+    """`bon_offpolicy_exact` with 1 + Σ_{l∈I∖i} δ_l in place of Π_{l∈I∖i} ρ_l (as Section 3.3).
+
+        A_(i) = C(n,k)⁻¹ Σ_{t≤i} (r_(t) − r_(t−1))·[C(t−1, k−1) + C(t−2, k−2)·Σ_{l<t} δ_(l)]
+
+    Exact for k ≤ 2, where at most one δ occurs. For larger k it may be negative where several ratios are far below 1.
+    The clamp is on log ρ as in the exact form. Raw. O(n).
+    """
+
+    type = "bon_loo1_firstorder"
+    label = "Off-policy BoN, first-order LOO-1"
+
+    def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
+        ascending, order = rewards.sort(dim=1)
+        delta = clamped(log_ratios, self.clamp_log_ratio).gather(1, order).expm1()
+        first = best_of_k_weights(rewards, k)
+        second = one_fewer(first, k, 1)
+        return unsort((steps(ascending) * (first + second * sum_below(delta))).cumsum(dim=1), order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BonOffPolicy(MaxAtK):
+    """The paper's first-order off-policy weights (Section 3.3, Appendix E), made usable as a PPO advantage.
+
+        s_i = Σ_j w'_ij r_j / C(n,k) = C(n,k)⁻¹ Σ_{I∋i} (1 + Σ_{l∈I∖i} δ_l)·max_I r, δ in ±clamp_delta
+
+    variant "surrogate": A_i = (s_i − mean s) / RMS of r̃ − mean r̃ over the batch. The own δ_i is left out because the
+    surrogate multiplies by ρ_i; the scale is one number for the batch, taken on-policy, so a group in which nearly all
+    subsets tie is not blown up. Pass whole batches: the RMS is over all graded groups given. At ρ = 1 this is the
+    centred r̃ in units of its RMS.
+
+    variant "literal", for study: z-score of s_i + δ_i·r̃_i, the printed weights with the own δ_i. It is unstable: where
+    most members tie at the maximum, r̃ has no spread and the z-score turns tiny δ into advantages of order one.
+
+    Standardised by batch (surrogate) or group (literal). All-equal groups give 0, k = n gives 0 (no spread on-policy to
+    measure the scale by). O(n).
+    """
+
+    type = "bon_offpolicy"
+    label = "Off-policy BoN (paper)"
+    off_policy = True
+    batch_scaled = True
+    zero_gradient_at_n = True
+
+    clamp_delta: float = 0.2
+    """δ = ρ − 1 is clamped to ± this number (Listing 3; the paper does not give its value)."""
+
+    variant: Literal["surrogate", "literal"] = "surrogate"
+    """`literal`: the weights as printed, own δ included, as a z-score in the group; for study."""
+
+    @property
+    def log_ratio_range(self) -> tuple[float, float]:
+        low = math.log1p(-self.clamp_delta) if self.clamp_delta < 1 else -math.inf
+        return low, math.log1p(self.clamp_delta)
+
+    def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
+        delta = log_ratios.expm1().clamp(-self.clamp_delta, self.clamp_delta)
+        on_policy, weighted = subset_maxima(rewards, k), first_order_subset_maxima(rewards, delta, k)
+        if self.variant == "literal":
+            return zero_where_equal(z_scores(weighted + delta * on_policy), rewards)
+        spread = zero_where_equal(centred(on_policy), rewards).square().mean().sqrt()
+        if not spread > SPREAD_FLOOR:
+            return rewards.new_zeros(rewards.shape)
+        return zero_where_equal(centred(weighted) / spread, rewards)
