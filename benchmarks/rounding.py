@@ -30,7 +30,7 @@ def main() -> None:
             for entry in trainer.state.log_history:
                 if "ratio_min" in entry:
                     extremes = f"ratios {entry['ratio_min']:.4f} to {entry['ratio_max']:.4f}"
-                    print(f"{precision:9s} step {entry['step']}  {extremes}  clamped {entry['clamped_share']:.1%}")
+                    print(f"{precision:9s} step {entry['step']}  {extremes}  clamped {entry['clip_fraction']:.1%}")
 
 
 if __name__ == "__main__":

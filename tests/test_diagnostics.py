@@ -7,7 +7,7 @@ import torch
 
 import enumeration
 from maxk.objectives import make
-from maxk.objectives.diagnostics import diagnose, effective_sample_share, first_order_error
+from maxk.objectives.diagnostics import diagnose, ess_fraction, first_order_error
 
 NAN = float("nan")
 
@@ -20,7 +20,7 @@ def test_everything_of_a_small_batch():
     assert report.pop("first_order_error") > 0
     assert report == pytest.approx(
         {
-            "zero_signal_share": 2 / 3,
+            "frac_unusable": 1 / 3,
             "train_max@1": (0.5 + 1) / 2,
             "train_max@2": (enumeration.max_at_k([0, 0.5, 1], 2) + 1) / 2,
             "ratio_min": 0.5,
@@ -28,8 +28,8 @@ def test_everything_of_a_small_batch():
             "ratio_q50": 1,
             "ratio_q99": math.exp(math.log(2) * 0.95),
             "ratio_max": 2,
-            "effective_sample_share": (3.5**2 / (3 * 5.25) + 1) / 2,
-            "clamped_share": 2 / 6,
+            "ess_fraction": (3.5**2 / (3 * 5.25) + 1) / 2,
+            "clip_fraction": 2 / 6,
         },
         rel=1e-5,
     )
@@ -37,19 +37,28 @@ def test_everything_of_a_small_batch():
 
 def test_without_ratios_and_without_any_graded_group():
     objective = make({"type": "grpo"})
-    assert diagnose(objective, torch.tensor([[0.0, 1.0]])) == {"zero_signal_share": 0, "train_max@1": 0.5}
-    assert diagnose(objective, torch.full((2, 3), NAN), torch.zeros(2, 3)) == {"zero_signal_share": 1}
+    assert diagnose(objective, torch.tensor([[0.0, 1.0]])) == {"frac_unusable": 0, "train_max@1": 0.5}
+    assert diagnose(objective, torch.full((2, 3), NAN), torch.zeros(2, 3)) == {"frac_unusable": 1}
 
 
 def test_objectives_without_k_or_clamp():
     report = diagnose(make({"type": "grpo"}), torch.rand(2, 4), 9 * torch.randn(2, 4))
-    assert report["clamped_share"] == 0
+    assert report["clip_fraction"] == 0
     assert "first_order_error" not in report
 
 
-def test_effective_sample_share_between_one_and_one_over_n():
-    assert effective_sample_share(torch.zeros(2, 8)) == pytest.approx(1)
-    assert effective_sample_share(torch.tensor([[0.0, -800.0, -800.0, -800.0]])) == pytest.approx(1 / 4)
+def test_groups_without_finite_ratios_are_counted_and_left_out():
+    rewards, log_ratios = torch.tensor([[0.0, 1.0], [0.0, 1.0]]), torch.tensor([[0.1, 0.0], [0.0, NAN]])
+    objective = make({"type": "bon_offpolicy_exact", "k": 2})
+    report = diagnose(objective, rewards, log_ratios)
+    assert report.pop("frac_unusable") == 0.5
+    alone = diagnose(objective, rewards[:1], log_ratios[:1])
+    assert report == {key: value for key, value in alone.items() if key != "frac_unusable"}
+
+
+def test_ess_fraction_between_one_and_one_over_n():
+    assert ess_fraction(torch.zeros(2, 8)) == pytest.approx(1)
+    assert ess_fraction(torch.tensor([[0.0, -800.0, -800.0, -800.0]])) == pytest.approx(1 / 4)
 
 
 def test_first_order_error():

@@ -108,9 +108,11 @@ def test_offpolicy_enumerated(first, second):
     weighted = np.array(
         [enumeration.first_order_maxima(r, d, k, own=False) for r, d in zip(rewards, delta, strict=True)]
     )
-    signal = np.ptp(rewards, axis=1, keepdims=True) > 0
-    rms = math.sqrt(((on_policy - on_policy.mean(axis=1, keepdims=True)) ** 2).mean())
-    expected = (weighted - weighted.mean(axis=1, keepdims=True)) / rms * signal if rms > 1e-12 else 0 * weighted
+    signal = np.ptp(rewards, axis=1) > 0  # groups without a signal do not count in the scale
+    squares = [(r - r.mean()) ** 2 for r in on_policy[signal]]
+    rms = math.sqrt(np.mean(squares)) if squares else 0.0
+    centred = weighted - weighted.mean(axis=1, keepdims=True)
+    expected = centred / rms * signal[:, None] if rms > 1e-12 else 0 * weighted
     got = make({"type": "bon_offpolicy", "k": k})(tensor(rewards), tensor(log_ratios))
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
 
@@ -318,6 +320,32 @@ def test_a_group_whose_ratios_are_all_zero():
     for name in OFF_POLICY:
         keys = UNCLAMPED if "clamp_log_ratio" in make(spec(name)).keys else {}
         assert make(spec(name) | keys)(rewards, log_ratios).isfinite().all()
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("bad", [NAN, math.inf, -math.inf])
+def test_a_group_with_a_value_that_is_no_number_gets_zeros_and_leaves_the_others_alone(name, bad):
+    rewards, log_ratios = torch.rand(4, 5), 0.1 * torch.randn(4, 5)
+    alone = make(spec(name))(rewards[2:], log_ratios[2:])
+    rewards[0, 3], log_ratios[1, 2] = bad, bad
+    got = make(spec(name))(rewards, log_ratios)
+    assert got.isfinite().all()
+    assert not got[0].any()
+    assert degenerate_groups(rewards).tolist() == [True, False, False, False]
+    assert degenerate_groups(rewards, log_ratios).tolist() == [True, True, False, False]
+    if OBJECTIVES[name].off_policy:
+        assert not got[1].any()
+        torch.testing.assert_close(got[2:], alone)
+    else:
+        torch.testing.assert_close(got, make(spec(name))(rewards))
+
+
+def test_groups_without_a_signal_do_not_scale_the_others():
+    """Six groups in eight without one once doubled the advantages of the other two."""
+    rewards, log_ratios = torch.rand(2, 6, dtype=torch.float64), 0.1 * torch.randn(2, 6, dtype=torch.float64)
+    objective = make(spec("bon_offpolicy"))
+    padded = objective(torch.cat([rewards, torch.ones(6, 6)]), torch.cat([log_ratios, torch.zeros(6, 6)]))
+    torch.testing.assert_close(padded[:2], objective(rewards, log_ratios))
 
 
 def test_drift_beyond_any_float_saturates_and_is_never_nan():

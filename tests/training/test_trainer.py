@@ -269,7 +269,7 @@ def test_ratios_are_one_until_the_policy_moves(microbatch: int, passes: int, bas
     )
     log = {entry["step"]: entry for entry in trainer.state.log_history if "loss" in entry}
     assert log[1]["learning_rate"] == 0.0
-    assert (log[2]["ratio_min"], log[2]["ratio_max"], log[2]["effective_sample_share"]) == (1.0, 1.0, 1.0)
+    assert (log[2]["ratio_min"], log[2]["ratio_max"], log[2]["ess_fraction"]) == (1.0, 1.0, 1.0)
     assert log[3]["ratio_min"] < 1.0 < log[3]["ratio_max"]
     # The second batch, whose first step moves: π_old is of its first iteration, not of its second.
     assert log[5]["ratio_min"] < log[5]["ratio_max"]
@@ -363,9 +363,9 @@ def test_groups_without_signal_leave_the_policy_as_it_is(
     trainer = trained(base_model, tmp_path, spec, reward=flat, training=training)
     start = AutoModelForCausalLM.from_pretrained(base_model)
     assert torch.equal(weights(trainer), torch.cat([p.detach().flatten() for p in start.parameters()]))
-    logged = [entry for entry in trainer.state.log_history if "zero_signal_share" in entry]
+    logged = [entry for entry in trainer.state.log_history if "frac_reward_zero_std" in entry]
     assert logged
-    assert all(entry["zero_signal_share"] == 1.0 for entry in logged)
+    assert all(entry["frac_reward_zero_std"] == 1.0 for entry in logged)
 
 
 def test_one_ungraded_member_silences_its_group_only(base_model: str, tmp_path: Path) -> None:

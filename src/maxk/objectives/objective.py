@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 from maxk.objectives import schedule
 from maxk.objectives.keys import accepts, allowed, nearest
 from maxk.objectives.schedule import Schedule
+from maxk.objectives.subsets import unusable_groups
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,7 +86,7 @@ class Objective:
         return -float("inf"), float("inf")
 
     def advantages(self, rewards: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """The formula: `rewards` [groups, n] in float64, n ≥ 2, in any order and never NaN → the same shape.
+        """The formula: `rewards` [groups, n] in float64, n ≥ 2, finite, in any order → the same shape.
 
         An objective with the key `k` also takes the current `k`, an off-policy one `log_ratios` [groups, n].
         """
@@ -94,11 +95,11 @@ class Objective:
     def __call__(self, rewards: Tensor, log_ratios: Tensor | None = None, progress: float = 0.0) -> Tensor:
         """Advantages of `rewards` [groups, n], same dtype and device; float64 inside.
 
-        `log_ratios` are those of whole completions (token log-ratios summed), None where the samples are
-        on-policy; on-policy objectives ignore them. `progress` in [0, 1] drives a schedule of k. A group with
-        a NaN reward gets all-zero advantages, because an ungraded member leaves every subset that it is in
-        without a maximum; so does a group of one. Values beyond the dtype saturate at its largest, they are
-        never NaN. Raises ValueError for shapes and for k > n.
+        `log_ratios` are those of whole completions (token log-ratios summed), None where the samples are on-policy;
+        on-policy objectives ignore them. `progress` in [0, 1] drives a schedule of k. A group with a reward that is NaN
+        (it could not be graded) or infinite gets all-zero advantages, because every subset that holds this member lacks
+        a maximum; so does a group with such a log-ratio, and a group of one. Values beyond the dtype saturate at its
+        largest; they are never NaN. Raises ValueError for shapes and for k > n.
         """
         import torch
 
@@ -106,18 +107,20 @@ class Objective:
         n = _group_size(rewards, log_ratios)
         arguments = self._arguments(progress, n)
         advantages = torch.zeros_like(rewards)
-        graded = ~rewards.isnan().any(dim=1)
-        if n == 1 or not graded.any():
+        if not self.off_policy:
+            log_ratios = None
+        usable = ~unusable_groups(rewards, log_ratios)
+        if n == 1 or not usable.any():
             return advantages
         if self.off_policy:
             drift = torch.zeros_like(rewards) if log_ratios is None else log_ratios.detach().to(rewards.device)
-            arguments["log_ratios"] = drift[graded].double()
-        given = self._values(rewards[graded].double())
+            arguments["log_ratios"] = drift[usable].double()
+        given = self._values(rewards[usable].double())
         result = self.advantages(given, **arguments)
         if result.shape != given.shape:
             raise ValueError(f"{self.type} returned {list(result.shape)} for rewards {list(given.shape)}")
         limit = torch.finfo(rewards.dtype).max
-        advantages[graded] = result.clamp(-limit, limit).to(rewards.dtype)
+        advantages[usable] = result.clamp(-limit, limit).to(rewards.dtype)
         return advantages
 
     def _arguments(self, progress: float, n: int) -> dict[str, Any]:

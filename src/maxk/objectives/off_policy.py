@@ -16,6 +16,7 @@ from maxk.objectives.subsets import (
     best_of_k_weights,
     centred,
     clamped,
+    degenerate_groups,
     first_order_subset_maxima,
     one_fewer,
     prefix_products,
@@ -102,8 +103,8 @@ class BonOffPolicy(MaxAtK):
 
     variant "surrogate": A_i = (s_i − mean s) / RMS of r̃ − mean r̃ over the batch. The own δ_i is left out because the
     surrogate multiplies by ρ_i; the scale is one number for the batch, taken on-policy, so a group in which nearly all
-    subsets tie is not blown up. Pass whole batches: the RMS is over all graded groups given. At ρ = 1 this is the
-    centred r̃ in units of its RMS.
+    subsets tie is not blown up. Pass whole batches: the RMS is over all groups given whose rewards differ, so groups
+    without a signal do not enlarge the advantages of the others. At ρ = 1 this is the centred r̃ in units of its RMS.
 
     variant "literal", for study: z-score of s_i + δ_i·r̃_i, the printed weights with the own δ_i. It is unstable: where
     most members tie at the maximum, r̃ has no spread and the z-score turns tiny δ into advantages of order one.
@@ -134,7 +135,7 @@ class BonOffPolicy(MaxAtK):
         on_policy, weighted = subset_maxima(rewards, k), first_order_subset_maxima(rewards, delta, k)
         if self.variant == "literal":
             return zero_where_equal(z_scores(weighted + delta * on_policy), rewards)
-        spread = zero_where_equal(centred(on_policy), rewards).square().mean().sqrt()
+        spread = centred(on_policy)[~degenerate_groups(rewards)].square().mean().sqrt()
         if not spread > SPREAD_FLOOR:
             return rewards.new_zeros(rewards.shape)
         return zero_where_equal(centred(weighted) / spread, rewards)

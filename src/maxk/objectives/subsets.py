@@ -113,9 +113,15 @@ def centred(values: Tensor) -> Tensor:
     return values - values.mean(dim=1, keepdim=True)
 
 
-def degenerate_groups(rewards: Tensor) -> Tensor:
-    """Mask [groups] of those that teach nothing: all rewards equal (as in a group of one), or one NaN."""
-    return ~(rewards.amax(dim=1) > rewards.amin(dim=1))  # a NaN makes both NaN, and NaN > NaN is false
+def unusable_groups(rewards: Tensor, log_ratios: Tensor | None = None) -> Tensor:
+    """Mask [groups] of those with a reward or a log-ratio that is NaN or infinite."""
+    usable = rewards.isfinite().all(dim=1)
+    return ~usable if log_ratios is None else ~(usable & log_ratios.to(rewards.device).isfinite().all(dim=1))
+
+
+def degenerate_groups(rewards: Tensor, log_ratios: Tensor | None = None) -> Tensor:
+    """Mask [groups] of those without a signal: unusable, or all rewards equal (as in a group of one)."""
+    return unusable_groups(rewards, log_ratios) | (rewards.amax(dim=1) == rewards.amin(dim=1))
 
 
 def zero_where_equal(values: Tensor, rewards: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from maxk.reporting.statistics import Replicates
 
 # Means over the last tenth of training, then means over all of it.
 AT_THE_END = ("reward", "kl", "entropy")
-THROUGHOUT = ("zero_signal_share", "clamped_share", "effective_sample_share", "first_order_error")
+THROUGHOUT = ("frac_reward_zero_std", "clip_fraction", "ess_fraction", "first_order_error")
 
 
 @dataclass(frozen=True)

@@ -222,8 +222,8 @@ TRAINING = {
 }
 RATIOS = {
     "ratio_q99": "99th percentile of the ratios ρ of whole completions",
-    "effective_sample_share": "effective sample share (Σρ)²/(n Σρ²)",
-    "clamped_share": "share of ratios outside the clamp",
+    "ess_fraction": "effective sample fraction (Σρ)²/(n Σρ²)",
+    "clip_fraction": "fraction of ratios outside the clamp",
     "first_order_error": "relative error of first-order weights",
 }
 

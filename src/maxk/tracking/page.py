@@ -36,7 +36,7 @@ _CLOSED = {
 }
 NOTE_TAG = "mlflow.note.content"
 START_TIMEOUT_S = 600.0  # PostgreSQL on a machine under load took more than two minutes
-CURVES = ("reward", "kl", "entropy", "zero_signal_share", "completions/mean_length", "grad_norm")
+CURVES = ("reward", "kl", "entropy", "frac_reward_zero_std", "completions/mean_length", "grad_norm")
 FINALS = ("reward", "kl", "entropy")  # of the last step, as the train stage logs them
 
 
