@@ -20,6 +20,14 @@ FAULTS = {
         {"objectives": {"a": {"type": "grpo", "training": {"lerning_rate": 1}}}},
         ["objectives.a.training.lerning_rate", "did you mean 'learning_rate'"],
     ),
+    "renamed key": (
+        {"training": {"microbatch_completions": 8}},
+        ["training.microbatch_completions: renamed to per_device_batch_size"],
+    ),
+    "renamed key of an objective": (
+        {"objectives": {"a": {"type": "grpo", "training": {"completions": 8}}}},
+        ["objectives.a.training.completions: renamed to num_generations"],
+    ),
     "unknown key of a dataset": (
         {"datasets": {"a": {"source": "pocket", "transfroms": [1]}}},
         ["datasets.a.transfroms", "did you mean 'transforms'"],
@@ -39,10 +47,10 @@ FAULTS = {
         ["objectives.a", "clamp_delta", "above 0", "-1"],
     ),
     "k missing": ({"objectives": {"a": {"type": "bon_loo1"}}}, ["objectives.a.k: missing"]),
-    "k above n": ({"objectives": {"a": {"type": "bon_loo1", "k": 9}}}, ["k=9", "completions=8"]),
+    "k above n": ({"objectives": {"a": {"type": "bon_loo1", "k": 9}}}, ["k=9", "num_generations=8"]),
     "schedule above n": (
         {"objectives": {"a": {"type": "bon_loo1", "k": {"schedule": "linear", "start": 12, "end": 1}}}},
-        ["k=12", "completions=8"],
+        ["k=12", "num_generations=8"],
     ),
     "k = n has no gradient": ({"objectives": {"a": {"type": "bon_mean", "k": 8}}}, ["no gradient", "k < n"]),
     "off-policy with one iteration": (
@@ -51,7 +59,7 @@ FAULTS = {
     ),
     "unknown dataset": ({"training": {"datasets": ["pocket-contest"]}}, ["'pocket-contests'"]),
     "dataset without train problems": ({"training": {"datasets": ["pocket-long"]}}, ["pocket-long", "train=0"]),
-    "batch not divisible": ({"training": {"microbatch_completions": 5}}, ["16 × 8 = 128", "1 × 5"]),
+    "batch not divisible": ({"training": {"per_device_batch_size": 5}}, ["16 × 8 = 128", "1 × 5"]),
     "vllm server without url": ({"training": {"generator": {"backend": "vllm", "mode": "server"}}}, ["url"]),
     "processes do not divide": ({"training": {"processes": 3}}, ["training", "3 × 128"]),
     "no training data": ({"training": {"datasets": []}}, ["training.datasets"]),
@@ -59,7 +67,7 @@ FAULTS = {
     "accelerate for one process": ({"training": {"accelerate": "config/accelerate/ddp.yaml"}}, ["processes"]),
     "chat without a chat model": ({"prompt": {"chat": True}}, ["prompt.chat", "pretrain"]),
     "name of a folder": ({"name": "policies"}, ["'policies'", "folder"]),
-    "one completion": ({"training": {"completions": 1}}, ["training.completions", "got 1"]),
+    "one completion": ({"training": {"num_generations": 1}}, ["training.num_generations", "got 1"]),
     "eval k above n": ({"sampling": {"n": 100, "chunk": 50}}, ["k=256", "sampling.n=100"]),
     "ks without the headline": ({"report": {"ks": [1, 2, 4]}}, ["report", "[128]"]),
     "ks unsorted": ({"report": {"ks": [128, 1]}}, ["report", "ascend"]),
@@ -127,7 +135,7 @@ def test_objective_overrides_training(defaults: dict) -> None:
     config = configuration.parse(defaults)
     assert config.training_of("bon_offpolicy").iterations == 3
     assert config.training_of("grpo").iterations == 1
-    assert config.training_of("bon_offpolicy").completions == config.training.completions
+    assert config.training_of("bon_offpolicy").num_generations == config.training.num_generations
 
 
 def test_a_resolved_configuration_reads_back_equal(defaults: dict, tmp_path: Path) -> None:

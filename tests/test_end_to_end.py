@@ -155,7 +155,7 @@ def test_a_changed_setting_after_a_failed_run_runs_what_is_missing(tmp_path: Pat
     ("change", "expected"),
     [
         ("trainig={epochs: 2}", "trainig: unknown key (did you mean 'training'?)"),
-        ("training={completions: 1}", "training.completions"),
+        ("training={num_generations: 1}", "training.num_generations"),
         ("seeds=[-1]", "seeds.0"),
     ],
 )

@@ -152,12 +152,12 @@ MISTAKES = {
     ),
     "k above n": Mistake(
         PLAN,
-        ("objectives.a: k=9 is more than training.completions=8", "k ≤ n"),
+        ("objectives.a: k=9 is more than training.num_generations=8", "k ≤ n"),
         mine("objectives: {a: {type: bon_loo1, k: 9}}"),
     ),
     "k above the samples": Mistake(PLAN, ("k=256, more than sampling.n=64", "k ≤ n"), mine("sampling: {n: 64}")),
     "a batch that does not divide": Mistake(
-        PLAN, ("16 × 8 = 128 must be a multiple of",), mine("training: {microbatch_completions: 5}")
+        PLAN, ("16 × 8 = 128 must be a multiple of",), mine("training: {per_device_batch_size: 5}")
     ),
     "an unknown objective type": Mistake(
         PLAN, ("objectives.a", "'grppo'", "'grpo'"), mine("objectives: {a: {type: grppo}}")
@@ -279,7 +279,7 @@ MISTAKES = {
     ),
     "memory that ran out": Mistake(
         BASE,
-        ("memory ran out; lower training.microbatch_completions",),
+        ("memory ran out; lower training.per_device_batch_size",),
         lambda here: here.refuse(
             "maxk.training.pretrain.pretrain", RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
         ),

@@ -17,7 +17,7 @@ _DISK = f"the disk is full; free some space {_AGAIN}"
 _READ_ONLY = f"the file system is read-only; mount it for writing or work in another folder, {_AGAIN}"
 _PERMISSION = f"no permission; mend the owner or the mode (`ls -l`) {_AGAIN}"
 _MEMORY = (
-    "memory ran out; lower training.microbatch_completions, sampling.batch_tokens or verification.workers, "
+    "memory ran out; lower training.per_device_batch_size, sampling.batch_tokens or verification.workers, "
     f"or run fewer jobs at once, {_AGAIN}"
 )
 _OPEN_FILES = f"too many open files; raise the limit (`ulimit -n`) {_AGAIN}"

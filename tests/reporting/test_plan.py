@@ -108,7 +108,8 @@ def test_an_experiment_is_planned(
     paper = configuration.experiment("config/paper.yaml")
     sweep = paper.restricted_to("k_sweep")
     trained = {
-        (1 if o.type == "grpo" else o.spec["k"], sweep.training_of(n).completions) for n, o in sweep.objectives.items()
+        (1 if o.type == "grpo" else o.spec["k"], sweep.training_of(n).num_generations)
+        for n, o in sweep.objectives.items()
     }
     assert trained == {(1, 64), (4, 64), (16, 64), (64, 64)}
     assert cli.main(["plan", "config/paper.yaml", "--experiment", "k_sweep"]) == 0

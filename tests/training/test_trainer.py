@@ -33,8 +33,8 @@ PROMPTS = [
 TRAINING = Training(
     datasets=("pocket-contests",),
     prompts_per_step=4,
-    microbatch_completions=8,
-    completions=4,
+    per_device_batch_size=8,
+    num_generations=4,
     max_tokens=12,
     learning_rate=1e-3,
     warmup_steps=1,
@@ -240,7 +240,7 @@ def test_free_and_refreshed_ratios_train_alike(
 ) -> None:
     policies = []
     for microbatch in (free, refreshed):
-        training = TRAINING.model_copy(update={"iterations": 3, "microbatch_completions": microbatch})
+        training = TRAINING.model_copy(update={"iterations": 3, "per_device_batch_size": microbatch})
         trainer = trained(base_model, tmp_path / str(microbatch), spec, training=training)
         assert trainer._free_ratios == (microbatch == free)
         policies.append(weights(trainer))
@@ -261,7 +261,7 @@ class Counting(MaxkTrainer):
 def test_ratios_are_one_until_the_policy_moves(microbatch: int, passes: int, base_model: str, tmp_path: Path) -> None:
     """In 16 bits too, where passes over other batches round otherwise; and no pass is made for π_old alone."""
     training = TRAINING.model_copy(
-        update={"iterations": 3, "microbatch_completions": microbatch, "precision": "bfloat16", "learning_rate": 1e-5}
+        update={"iterations": 3, "per_device_batch_size": microbatch, "precision": "bfloat16", "learning_rate": 1e-5}
     )
     Counting.passes = 0
     trainer = trained(

@@ -29,8 +29,8 @@ def train(model: str, folder: str, objective: str) -> None:
     training = Training(
         datasets=("x",),
         prompts_per_step=2,
-        completions=4,
-        microbatch_completions=2,
+        num_generations=4,
+        per_device_batch_size=2,
         processes=processes,
         max_tokens=16,
         learning_rate=1e-3,

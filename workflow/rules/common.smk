@@ -68,7 +68,7 @@ CLOCK = f"find {FOLDER} -newermt '5 seconds' -print0 | xargs -0 -r touch -c -d @
 CLOCK_AGAIN = f"if [ -n \"$(find {MARK} -newermt '5 seconds')\" ]; then {CLOCK}; fi; touch {MARK} || true"
 KILLED = (
     "killed (SIGKILL), most likely because memory ran out (dmesg or the batch system says so): raise the mem_mb of the "
-    "job, lower training.microbatch_completions, sampling.batch_tokens or verification.workers, or run fewer at once"
+    "job, lower training.per_device_batch_size, sampling.batch_tokens or verification.workers, or run fewer at once"
 )
 TELL_IF_KILLED = f"[ $? != 137 ] || echo {quote(KILLED)} >&2"
 shell.prefix(

@@ -121,9 +121,11 @@ class Config(Section):
         if 0 < self.gpus < training.processes:
             yield f"{where}: training.processes={training.processes} is more than gpus={self.gpus}; each takes a GPU"
         for k in objective.objective.ks:
-            if k > training.completions:
-                yield f"{where}: k={k} is more than training.completions={training.completions}; k ≤ n is needed"
-            if k == training.completions and objective.kind.zero_gradient_at_n:
+            if k > training.num_generations:
+                yield (
+                    f"{where}: k={k} is more than training.num_generations={training.num_generations}; k ≤ n is needed"
+                )
+            if k == training.num_generations and objective.kind.zero_gradient_at_n:
                 yield f"{where}: {objective.type} has no gradient at k = n = {k}; choose k < n"
         if objective.kind.off_policy and training.iterations < 2:
             yield (

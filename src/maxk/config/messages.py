@@ -9,12 +9,20 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+# Keys that were renamed: a configuration that still uses the old name is refused, and the error names the new one.
+RENAMED = {
+    "training.completions": "num_generations",
+    "training.microbatch_completions": "per_device_batch_size",
+}
+
 
 def explain(error: ErrorDetails, model: type[BaseModel], prefix: str = "") -> str:
     """One pydantic error as `key: what is wrong, what was got`."""
     location, source = _without_source(error["loc"])
     key = prefix + ".".join(str(part) for part in location)
     if error["type"] == "extra_forbidden":
+        if renamed := next((new for old, new in RENAMED.items() if f".{key}".endswith(f".{old}")), None):
+            return f"{key}: renamed to {renamed}"
         allowed = _fields_at(model, location[:-1], source)
         return f"{key}: unknown key{suggest(str(location[-1]), allowed)}; allowed: {', '.join(allowed)}"
     message = error["msg"].removeprefix("Value error, ")

@@ -39,7 +39,9 @@ class Heldout(Section):
     """Evaluation while training, on problems of the train split that are kept out of training."""
 
     every: Count = Field(description="Generation batches between evaluations.")
-    problems: Count = Field(description="Problems kept out; `completions` are drawn for each, max@k logged up to n.")
+    problems: Count = Field(
+        description="Problems kept out; `num_generations` completions are drawn for each, max@k logged up to n."
+    )
 
 
 class Training(Section):
@@ -48,9 +50,9 @@ class Training(Section):
     datasets: tuple[Name, ...] = Field(min_length=1, description="Datasets whose train split is used.")
     epochs: Positive = Field(1.0, description="Passes over the training problems.")
     prompts_per_step: Count = Field(16, description="Problems in one generation batch, over all processes.")
-    microbatch_completions: Count = Field(
+    per_device_batch_size: Count = Field(
         128,
-        description="Completions that one forward/backward pass holds on one process. A multiple of `completions` "
+        description="Completions that one forward/backward pass holds on one process. A multiple of `num_generations` "
         "keeps groups whole, so that off-policy ratios come from the pass that the loss makes anyway; else they cost "
         "one more forward pass an optimiser step.",
     )
@@ -64,7 +66,7 @@ class Training(Section):
     gradient_checkpointing: bool = Field(False, description="Recompute activations: less memory, a third more time.")
     lora: Lora | None = Field(None, description="Train low-rank adapters.")
     generator: Generator = Generator()
-    completions: int = Field(8, ge=2, description="n: completions a problem (paper: 8).")
+    num_generations: int = Field(8, ge=2, description="n: completions a problem (paper: 8).")
     max_tokens: Count = Field(256, description="Token limit of a completion (paper: 256).")
     temperature: Positive = Field(1.0, description="Sampling temperature (paper: 1.0).")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling (paper: 1.0).")
@@ -86,12 +88,12 @@ class Training(Section):
 
     @model_validator(mode="after")
     def _batches_divide(self) -> Training:
-        batch, quantum = self.prompts_per_step * self.completions, self.processes * self.microbatch_completions
+        batch, quantum = self.prompts_per_step * self.num_generations, self.processes * self.per_device_batch_size
         if batch % quantum:
             raise ValueError(
-                f"prompts_per_step × completions = {self.prompts_per_step} × {self.completions} = {batch} must be a "
-                f"multiple of processes × microbatch_completions = {self.processes} × {self.microbatch_completions} = "
-                f"{quantum}"
+                f"prompts_per_step × num_generations = {self.prompts_per_step} × {self.num_generations} = {batch} must "
+                f"be a multiple of processes × per_device_batch_size = {self.processes} × "
+                f"{self.per_device_batch_size} = {quantum}"
             )
         return self
 
@@ -113,4 +115,4 @@ class Training(Section):
     @property
     def accumulation(self) -> int:
         """Micro-batches an optimiser step, on each process."""
-        return self.prompts_per_step * self.completions // (self.processes * self.microbatch_completions)
+        return self.prompts_per_step * self.num_generations // (self.processes * self.per_device_batch_size)

@@ -100,7 +100,7 @@ def collect(name: str, config: Config) -> Findings:
 def _parameters(config: Config, row: str) -> dict[str, Any]:
     """What experiments vary. GRPO's k is 1: it trains for the mean reward, which is max@1."""
     objective, training = config.objectives[row], config.training_of(row)
-    k = 1 if objective.type.startswith("grpo") else training.completions
+    k = 1 if objective.type.startswith("grpo") else training.num_generations
     return {
         "type": objective.type,
         "k": str(objective.objective.keys.get("k", k)),
@@ -142,7 +142,7 @@ def _chosen(before: Mapping[str, float | None], candidates: Mapping[str, str]) -
 
 
 def _train_maxima(config: Config, row: str) -> tuple[str, str]:
-    return "train_max@1", f"train_max@{config.training_of(row).completions}"
+    return "train_max@1", f"train_max@{config.training_of(row).num_generations}"
 
 
 # ------------------------------------------------------------------------------------------------- matched KL

@@ -155,7 +155,7 @@ def _training(config: Config, objective: str, rates: Rates, profile: Profile) ->
     """A job: its tokens are shared by its processes, and all wait while programs run on the CPU."""
     training, seeds = config.training_of(objective), len(config.seeds)
     counts = [count(config, name, "train", rates) for name in training.datasets]
-    passes = training.epochs * training.completions
+    passes = training.epochs * training.num_generations
     samples = math.ceil(passes * sum(one.problems for one in counts))
     tests = passes * sum(one.tests for one in counts)
     tokens = samples * (profile.prompt_tokens.value + profile.completion_tokens.value) * training.iterations

@@ -41,10 +41,10 @@ def arguments(config: Training, folder: Path, seed: int, prompts: int, revision:
         },
         shuffle_dataset=False,
         max_steps=prompts // config.prompts_per_step * config.iterations,
-        per_device_train_batch_size=config.microbatch_completions,
+        per_device_train_batch_size=config.per_device_batch_size,
         gradient_accumulation_steps=config.accumulation,
         steps_per_generation=config.accumulation,
-        num_generations=config.completions,
+        num_generations=config.num_generations,
         num_iterations=config.iterations,
         max_completion_length=config.max_tokens,
         temperature=config.temperature,
@@ -97,7 +97,8 @@ def _evaluation(config: Training) -> dict[str, Any]:
         "eval_strategy": "steps",
         "eval_steps": config.evaluation.every * config.iterations,
         # Whole groups, about as many completions as a training micro-batch holds.
-        "per_device_eval_batch_size": config.completions * max(1, config.microbatch_completions // config.completions),
+        "per_device_eval_batch_size": config.num_generations
+        * max(1, config.per_device_batch_size // config.num_generations),
     }
 
 

@@ -12,7 +12,7 @@ from maxk.config import Lora, Training
 from maxk.errors import UserError
 from maxk.training.accelerate_config import read, require_sound
 
-TRAINING = Training(datasets=("any",), prompts_per_step=4, microbatch_completions=8, completions=4)
+TRAINING = Training(datasets=("any",), prompts_per_step=4, per_device_batch_size=8, num_generations=4)
 
 
 def test_shipped_files(root: Path) -> None:
