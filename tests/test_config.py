@@ -231,7 +231,7 @@ def test_an_objective_of_ones_own_is_named_by_its_import_path(
     assert one_objective(defaults, {"type": "of_mine:centred"}).label("a") == "centred"
     for section, message in (
         ({"type": "of_mine:Mine", "k": 2, "shfit": 1}, "did you mean 'shift'"),
-        ({"type": "of_mine:Mine", "k": 9}, "k=9 is more than training.completions=8"),
+        ({"type": "of_mine:Mine", "k": 9}, "k=9 is more than training.num_generations=8"),
         ({"type": "of_mine:centred", "k": 2}, "of_mine:centred has no key 'k'"),
         ({"type": "of_mine:other"}, "objective type 'of_mine:other' cannot be imported"),
         ({"type": "not_there:other"}, "objective type 'not_there:other' cannot be imported"),
