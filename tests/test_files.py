@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from maxk.artifacts import files, records
+from maxk.artifacts.digests import digest_of
 from maxk.artifacts.records import Policy, Problem, Provenance, Task, Test
 from maxk.errors import UserError
 
@@ -135,8 +136,8 @@ def test_policies_survive_a_round_trip(tmp_path: Path) -> None:
 
 
 def test_digests_depend_on_content_only(tmp_path: Path) -> None:
-    assert files.digest_of({"a": 1, "b": [2]}) == files.digest_of({"b": [2], "a": 1})
-    assert files.digest_of({"a": 1}) != files.digest_of({"a": 2})
+    assert digest_of({"a": 1, "b": [2]}) == digest_of({"b": [2], "a": 1})
+    assert digest_of({"a": 1}) != digest_of({"a": 2})
 
 
 def test_a_folder_is_held_by_one_process_at_a_time_and_freed_by_a_kill(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import pytest
 from maxk import cli
 from maxk import config as configuration
 from maxk.artifacts import files
+from maxk.artifacts.digests import canonical
 from maxk.artifacts.records import Policy, Provenance
 from maxk.config import Config
 from pipeline import ENVIRONMENT, RESULTS, ROOT, snakemake
@@ -99,7 +100,7 @@ def _folder_without_weights(here: Here) -> None:
 
 def _scores_of_another_configuration(here: Here) -> None:
     made = Provenance("score", "default", {"n": 8, "ks": [1, 2, 4, 8]})
-    metadata = {b"maxk": files.canonical(made.__dict__).encode()}
+    metadata = {b"maxk": canonical(made.__dict__).encode()}
     path = "results/scores/base/pocket-short.parquet"
     Path(path).parent.mkdir(parents=True)
     pq.write_table(pa.table({"n": [8]}).replace_schema_metadata(metadata), path)

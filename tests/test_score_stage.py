@@ -12,6 +12,7 @@ import pytest
 
 from maxk import config as configuration
 from maxk.artifacts import files, records
+from maxk.artifacts.digests import digest_of
 from maxk.artifacts.records import Policy, Problem, Provenance
 from maxk.config import Config
 from maxk.errors import UserError
@@ -42,7 +43,7 @@ def write_samples(config: Config, shard: int, **changes: Any) -> None:
     policy = files.read_policy(config.layout.policy(POLICY))
     inputs = {
         "problems": files.digest(config.layout.problems(DATASET)),
-        "policy": files.digest_of(policy.lineage),
+        "policy": digest_of(policy.lineage),
     }
     source = dataclasses.replace(provenance("sample", config, inputs, backend="transformers"), **changes)
     ids = [f"p{i}" for i in (0, 2, 3)][shard::SHARDS]
@@ -199,7 +200,7 @@ def trained(config: Config) -> dict[str, Any]:
     return {
         "settings": config.settings("train", objective="grpo"),
         "seed": 0,
-        "base": files.digest_of(files.read_policy(config.layout.policy(POLICY)).lineage),
+        "base": digest_of(files.read_policy(config.layout.policy(POLICY)).lineage),
         "data": {DATASET: files.digest(config.layout.problems(DATASET))},
     }
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from maxk import install
 from maxk.errors import UserError, lack
 
 STAGES = (
@@ -43,17 +44,52 @@ STAGES = (
     "conclude",
 )
 
+# Extras that a configuration may ask for, beside the one that a subcommand always needs.
+_EXTRA_OF_LIBRARY = {
+    "deepspeed": "deepspeed",
+    "liger_kernel": "deepspeed",
+    "trackio": "track",
+    "vllm": "vllm",
+    "wandb": "track",
+}
+
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all subcommands."""
     top = argparse.ArgumentParser(prog="maxk", description="max@k training, evaluation and grading")
     subparsers = top.add_subparsers(dest="stage", required=True, metavar="STAGE")
     for stage in STAGES:
-        import_module(f"maxk.stages.{stage}").register_parser(subparsers)
+        try:
+            module = import_module(f"maxk.stages.{stage}")
+        except ModuleNotFoundError as error:
+            _register_unavailable(subparsers, stage, _missing_extra(stage, error))
+        else:
+            module.register_parser(subparsers)
     for subparser in subparsers.choices.values():
-        if not any(action.dest == "config" for action in subparser._actions):
+        if not {action.dest for action in subparser._actions} & {"config", "arguments"}:
             subparser.add_argument("--config", default="results/config.json", help="the resolved configuration")
     return top
+
+
+def _missing_extra(stage: str, error: ModuleNotFoundError) -> UserError:
+    """What to install for a stage that could not import a library. Raises `error` again if the module is our own."""
+    library = (error.name or "maxk").partition(".")[0]
+    if library == "maxk":
+        raise error
+    extra = _EXTRA_OF_LIBRARY.get(library, "grade" if stage == "grade" else "pipeline")
+    return UserError(f"needs the extra `{extra}` (no module {library!r}): {install(extra)}")
+
+
+def _register_unavailable(subparsers: Any, stage: str, reason: UserError) -> None:
+    """A subcommand that takes any arguments and reports why it cannot run."""
+
+    def run(_: argparse.Namespace) -> int:
+        raise reason
+
+    # No argument starts with NUL, so that all of them, options too, are positional.
+    parser = subparsers.add_parser(stage, help=str(reason), add_help=False, prefix_chars="\0")
+    parser.add_argument("arguments", nargs="*")
+    parser.set_defaults(run=run)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,6 +101,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except UserError as error:
         print(f"maxk {args.stage}: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        print(f"maxk {args.stage}: {_missing_extra(args.stage, error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"maxk {args.stage}: interrupted", file=sys.stderr)

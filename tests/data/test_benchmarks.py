@@ -72,7 +72,7 @@ def test_checking_by_solutions_says_how_far_it_is(
     rows = [raw.code_contests_row(name, description=f"Add two numbers, {name}.") for name in ("one", "two", "three")]
     config = raw.section(source="code_contests", location=raw.code_contests(tmp_path, rows), check_solutions=1)
     monkeypatch.chdir(tmp_path)  # the verdict cache is made here
-    monkeypatch.setattr("maxk.tracking.progress.LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("maxk.progress.LINE_EVERY_S", 0.0)
     problems, _ = data.load("d", config, problem_grader.judge(seconds, "prepare d: programs run"))
     assert len(problems) == 3
     said = capsys.readouterr().err

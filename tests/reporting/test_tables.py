@@ -257,7 +257,7 @@ def test_what_takes_long_at_the_paper_s_size_says_how_far_it_is(
     small: Experiment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files.write_json(small.config.layout.tracking, {"enabled": False})
-    monkeypatch.setattr("maxk.tracking.progress.LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("maxk.progress.LINE_EVERY_S", 0.0)
     statistics.resample.cache_clear()
     stage.run(argparse.Namespace(names=["all"], config=small.config.layout.config))
     said = capsys.readouterr().err

@@ -15,7 +15,7 @@ from maxk.artifacts import environment, files
 from maxk.resources import memory
 from maxk.stages import outcome
 from maxk.errors import UserError, refusal
-from maxk.artifacts.files import canonical
+from maxk.artifacts.digests import canonical
 from maxk.artifacts.paths import BASE, POLICY_PATTERN
 from maxk.reporting import specs
 from snakemake.exceptions import WorkflowError

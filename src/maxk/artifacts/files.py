@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maxk.artifacts import records
+from maxk.artifacts.digests import canonical
 from maxk.artifacts.packing import packed
 from maxk.artifacts.records import Policy, Problem, Provenance, Task, Test
 from maxk.errors import UserError, lack
@@ -145,16 +146,6 @@ def read_json(path: str | Path) -> Any:
         raise UserError(f"{path}: no such file; run the stage that makes it") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read ({error}); delete it and run again") from None
-
-
-def canonical(content: Any) -> str:
-    """JSON with sorted keys: equal content gives equal text."""
-    return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-
-
-def digest_of(content: Any) -> str:
-    """SHA-256 (16 hex digits) of JSON content."""
-    return hashlib.sha256(canonical(content).encode()).hexdigest()[:16]
 
 
 def digest(path: str | Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from maxk.artifacts.records import Problem
 from maxk.config import Config
 from maxk.grading import CheckerProgram, Grader, Limits, Submission, VerdictCache
-from maxk.tracking.progress import track
+from maxk.progress import track
 
 
 def limits(config: Config) -> Limits:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from maxk.artifacts import files, records
+from maxk.artifacts.digests import digest_of
 from maxk.artifacts.paths import BASE
 from maxk.artifacts.provenance import require_equal
 from maxk.artifacts.records import Provenance
@@ -56,7 +57,7 @@ def read(config: Config, policy: str, dataset: str) -> Evaluation:
     tasks = files.read_tasks(problems_path, "test")
     current = {
         "problems": (problems_path, files.digest(problems_path)),
-        "policy": (policy_path, files.digest_of(lineage)),
+        "policy": (policy_path, digest_of(lineage)),
     }
     for name, (path, digest) in current.items():
         if first.sampled.inputs.get(name) != digest:
@@ -79,7 +80,7 @@ def _require_current(config: Config, policy: str, lineage: Mapping[str, Any]) ->
     wanted: dict[str, Any] = {"settings": config.settings(stage, **of)}
     if policy != BASE:
         names = config.training_of(of["objective"]).datasets
-        wanted["base"] = files.digest_of(files.read_policy(config.layout.policy(BASE)).lineage)
+        wanted["base"] = digest_of(files.read_policy(config.layout.policy(BASE)).lineage)
         wanted["data"] = {name: files.digest(config.layout.problems(name)) for name in names}
     made = {key: lineage.get(key) for key in wanted}
     path = config.layout.policy(policy)

@@ -30,10 +30,10 @@ from maxk import estimators
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Report
 from maxk.estimators import Floats, SignedRank
+from maxk.progress import track
 from maxk.reporting.load import Cell, Scores
 from maxk.reporting.specs import MEAN
 from maxk.reporting.tidy import write_csv
-from maxk.tracking.progress import track
 
 METRICS = ("max", "pass")
 

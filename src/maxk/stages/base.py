@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk import tracking
+from maxk import progress, tracking
 from maxk.artifacts import environment, files, models
+from maxk.artifacts.digests import digest_of
 from maxk.artifacts.paths import BASE
 from maxk.artifacts.records import Policy
 from maxk.config import Config, HubBase, PretrainedBase
 from maxk.data import hub
 from maxk.errors import UserError
-from maxk.tracking import progress
 
 
 def register_parser(subparsers: Any) -> None:
@@ -56,7 +56,7 @@ def _identity(config: Config, model: str, revision: str | None) -> str:
     folder = Path(model)
     if folder.is_dir():
         kept = [*folder.glob("*.safetensors"), *folder.glob("*.json")]
-        return files.digest_of({path.name: files.digest(path) for path in sorted(kept)})
+        return digest_of({path.name: files.digest(path) for path in sorted(kept)})
     return str(revision)
 
 

@@ -21,8 +21,8 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from maxk.progress import track
     from maxk.reporting import figures, publish
-    from maxk.tracking.progress import track
 
     names = list(figures.FIGURES) if "all" in args.names else args.names
     for name in names:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from maxk.artifacts import files
+from maxk.artifacts.digests import digest_of
 from maxk.errors import UserError
 
 _DEFAULT_KS = "1,8,32,128"
@@ -47,7 +47,7 @@ def register_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from maxk.grading import Grader, Limits, VerdictCache
-    from maxk.tracking.progress import Progress
+    from maxk.progress import Progress
 
     ks = _numbers(args.k) if args.k else None
     limits = Limits(cpu_s=args.cpu_s, memory_mb=args.memory_mb)
@@ -89,10 +89,10 @@ class _Keys:
         from maxk.grading import POLICY_VERSION
 
         settings = [args.cpu_s, args.memory_mb, grader.mode, grader.tier, POLICY_VERSION]
-        self._problems = {name: files.digest_of([repr(problem), settings]) for name, problem in problems.items()}
+        self._problems = {name: digest_of([repr(problem), settings]) for name, problem in problems.items()}
 
     def of(self, sample: dict[str, Any]) -> str:
-        return files.digest_of([sample, self._problems.get(str(sample.get("problem_id")))])
+        return digest_of([sample, self._problems.get(str(sample.get("problem_id")))])
 
 
 def _refuse_others(output: Path, samples: Path, keys: _Keys) -> None:

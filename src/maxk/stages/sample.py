@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from maxk import config as configuration
-from maxk import tracking
+from maxk import progress, tracking
 from maxk.artifacts import environment, files, records
+from maxk.artifacts.digests import digest_of
 from maxk.artifacts.records import Policy, Provenance, Task
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.resources import gpus
-from maxk.tracking import progress
 
 
 def register_parser(subparsers: Any) -> None:
@@ -114,7 +114,7 @@ def _write(
         settings=config.settings("sample"),
         inputs={
             "problems": files.digest(layout.problems(dataset)),
-            "policy": files.digest_of(policy.lineage),
+            "policy": digest_of(policy.lineage),
         },
         environment={"backend": config.sampling.backend, **facts, **environment.versions()},
     )

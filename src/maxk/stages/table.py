@@ -22,8 +22,8 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from maxk.progress import track
     from maxk.reporting import compare, publish, specs, statistics, tables
-    from maxk.tracking.progress import track
 
     config = configuration.load(args.config)
     further = {"statistics": statistics.write, "comparison": compare.write}

@@ -19,6 +19,7 @@ from typing import Any
 from maxk import config as configuration
 from maxk import tracking
 from maxk.artifacts import files
+from maxk.artifacts.digests import digest_of
 from maxk.artifacts.paths import BASE, policy_name
 from maxk.artifacts.records import Policy, Problem
 from maxk.config import Config, Training
@@ -84,14 +85,14 @@ def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Poli
     base = files.read_policy(layout.policy(BASE))
     data = {dataset: layout.problems(dataset) for dataset in training.datasets}
     digests = {dataset: files.digest(path) for dataset, path in data.items()}
-    lineage = {"settings": settings, "seed": seed, "base": files.digest_of(base.lineage), "data": digests}
+    lineage = {"settings": settings, "seed": seed, "base": digest_of(base.lineage), "data": digests}
     run.params({**settings, "seed": seed})
     for dataset, path in data.items():
         run.dataset(dataset, path, digests[dataset], context="training")
 
     problems = [problem for path in data.values() for problem in files.read_problems(path, "train")]
     folder = Path(layout.policy(name)).parent
-    made_with = _optimise(config, objective, seed, base, problems, folder, files.digest_of(lineage), run)
+    made_with = _optimise(config, objective, seed, base, problems, folder, digest_of(lineage), run)
     return Policy(name, config.label(objective), str(folder / "model"), None, lineage, made_with)
 
 

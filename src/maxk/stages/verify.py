@@ -16,8 +16,8 @@ from maxk import tracking
 from maxk.artifacts import environment, files, records
 from maxk.artifacts.records import Provenance
 from maxk.config import Config
+from maxk.progress import Progress
 from maxk.stages.sample import share_of
-from maxk.tracking.progress import Progress
 
 
 def register_parser(subparsers: Any) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from maxk.artifacts import files
+from maxk.artifacts.digests import digest_of
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.tracking import page, server
@@ -155,7 +156,7 @@ def _open(config: Config, stage: str, of: Mapping[str, str]) -> Run:
     identity = {
         _PARENT_TAG: where["run_id"],
         _JOB_TAG: "/".join([stage, *of.values()]),
-        _CONFIG_TAG: files.digest_of(config.model_dump(mode="json")),
+        _CONFIG_TAG: digest_of(config.model_dump(mode="json")),
     }
     tags = {**identity, **_tags(config, stage, of), **_git_tags()}
     try:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from maxk.artifacts import files
+from maxk.artifacts.digests import canonical
 from maxk.tracking.server import reason
 
 FLUSH_EVERY_S = 5.0
@@ -76,7 +76,7 @@ class MlflowRun(Run):
     def dataset(self, name: str, path: str, digest: str, context: str) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        data = Dataset(name=name, digest=digest, source_type="local", source=files.canonical({"uri": path}))
+        data = Dataset(name=name, digest=digest, source_type="local", source=canonical({"uri": path}))
         entry = DatasetInput(dataset=data, tags=[InputTag("mlflow.data.context", context)])
 
         def record() -> None:

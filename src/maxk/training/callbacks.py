@@ -14,8 +14,8 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from maxk.artifacts import files
+from maxk.progress import Progress
 from maxk.tracking import Run
-from maxk.tracking.progress import Progress
 
 
 class MetricsLog(TrainerCallback):

@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from maxk.artifacts.files import canonical
+from maxk.artifacts.digests import canonical
 from maxk.artifacts.records import Problem, Test
 from maxk.data.pocket.grammar import (
     TRANSFORMS,

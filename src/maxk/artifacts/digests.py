@@ -1,0 +1,17 @@
+"""Digests of JSON content, which identify settings and results. Standard library only: `maxk grade` uses them too."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+
+def canonical(content: Any) -> str:
+    """JSON with sorted keys: equal content gives equal text."""
+    return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def digest_of(content: Any) -> str:
+    """SHA-256 (16 hex digits) of JSON content."""
+    return hashlib.sha256(canonical(content).encode()).hexdigest()[:16]
