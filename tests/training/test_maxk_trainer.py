@@ -430,7 +430,7 @@ class Gradients(MaxkTrainer):
 
 @pytest.mark.parametrize("rollout", [laid_down, with_tools])
 def test_sequence_ratio_is_the_sequence_surrogate(rollout: Any, letters_model: str, tmp_path: Path) -> None:
-    options = {"importance_sampling_level": "sequence", "loss_type": "luspo", "learning_rate": 0.03}
+    options = {"importance_sampling_level": "sequence", "loss_type": "luspo", "learning_rate": 0.003}
     args = config(tmp_path, num_iterations=3, **options)
     Gradients.pairs = []
     trained(letters_model, args, kind=Gradients, objective=EXACT, rollout_func=rollout)

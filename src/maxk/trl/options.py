@@ -10,7 +10,6 @@ from torch import Tensor
 
 from maxk.objectives import Objective, make
 
-
 Given = str | Mapping[str, Any] | Callable[..., Tensor]  # what `maxk.objectives.make` takes, an Objective among it
 
 
