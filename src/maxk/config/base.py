@@ -44,7 +44,9 @@ class HubBase(Section):
     source: Literal["hub"]
     model: str = Field(description="Hub id or local folder.")
     revision: str | None = Field(None, description="Commit of the hub repository; pin it.")
-    parameters: Positive = Field(8, description="Upper bound of its size in billions of parameters; sets the memory that jobs request.")
+    parameters: Positive = Field(
+        8, description="Upper bound of its size in billions of parameters; sets the memory that jobs request."
+    )
 
 
 Base = Annotated[PretrainedBase | HubBase, Field(discriminator="source")]

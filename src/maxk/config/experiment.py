@@ -127,7 +127,7 @@ class Config(Section):
                 )
             if k == training.num_generations and objective.kind.zero_gradient_at_n:
                 yield f"{where}: {objective.type} has no gradient at k = n = {k}; choose k < n"
-        if objective.kind.off_policy and training.iterations < 2:
+        if objective.kind.off_policy and training.iterations < 2 and training.old_policy == "trainer":
             yield (
                 f"{where}: {objective.type} corrects for off-policy samples, but iterations={training.iterations} "
                 f"makes none; set {where}.training.iterations to 2 or more (paper: 3)"

@@ -10,7 +10,7 @@ from maxk.schema import Count, Name, Positive, Section
 
 
 class Lora(Section):
-    """Low-rank adapters instead of all weights, without dropout; the saved policy has them merged."""
+    """Low-rank adapters instead of all weights, without dropout; they are merged into the saved policy."""
 
     rank: Count = 16
     alpha: Count = 32
@@ -18,29 +18,40 @@ class Lora(Section):
 
 
 class Generator(Section):
-    """What generates the training completions."""
+    """The backend that generates the training completions."""
 
     backend: Literal["transformers", "vllm"] = Field("transformers", description="`vllm`: see docs/sampling.md.")
     mode: Literal["colocate", "server"] = Field(
         "colocate", description="vLLM in the training processes, or a running `trl vllm-serve`."
     )
     url: str | None = Field(None, description="Base URL of the vLLM server; needs `mode: server`.")
-    gpu_memory_utilization: float = Field(0.3, gt=0, le=1, description="Share of a GPU's memory for colocated vLLM.")
+    gpu_memory_utilization: float = Field(0.3, gt=0, le=1, description="Fraction of a GPU's memory for colocated vLLM.")
     tensor_parallel: Count = Field(1, description="GPUs that one colocated vLLM engine spans.")
+    max_model_len: Count | None = Field(
+        None, description="Longest prompt and completion together, in tokens, of colocated vLLM; default: the model's."
+    )
+    importance_sampling: Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = Field(
+        "none",
+        description="TRL's correction for the difference between vLLM's and the trainer's probabilities: weights by "
+        "token or by completion, capped (`truncate`) or set to 0 (`mask`) above `importance_sampling_max`.",
+    )
+    importance_sampling_max: Positive = Field(3.0, description="Largest weight of `importance_sampling`.")
 
     @model_validator(mode="after")
     def _url_for_servers(self) -> Generator:
         if (self.url is not None) != (self.backend == "vllm" and self.mode == "server"):
             raise ValueError("url goes with backend: vllm and mode: server, and only with them")
+        if self.importance_sampling != "none" and self.backend != "vllm":
+            raise ValueError("importance_sampling corrects vLLM's samples; it needs backend: vllm")
         return self
 
 
 class Heldout(Section):
-    """Evaluation while training, on problems of the train split that are kept out of training."""
+    """Evaluation during training, on problems of the train split that are held out."""
 
     every: Count = Field(description="Generation batches between evaluations.")
     problems: Count = Field(
-        description="Problems kept out; `num_generations` completions are drawn for each, max@k logged up to n."
+        description="Held-out problems, with `num_generations` completions each; logs max@k for k = 1, 2, 4 … n."
     )
 
 
@@ -52,9 +63,9 @@ class Training(Section):
     prompts_per_step: Count = Field(16, description="Problems in one generation batch, over all processes.")
     per_device_batch_size: Count = Field(
         128,
-        description="Completions that one forward/backward pass holds on one process. A multiple of `num_generations` "
-        "keeps groups whole, so that off-policy ratios come from the pass that the loss makes anyway; else they cost "
-        "one more forward pass an optimiser step.",
+        description="Completions in one forward and backward pass on one process. If it is a multiple of "
+        "`num_generations`, off-policy ratios come from the loss's own pass; otherwise they cost one more forward pass "
+        "per optimiser step.",
     )
     processes: Count = Field(
         1, description="Data-parallel processes: `torchrun`, or `accelerate launch` where `accelerate` is set."
@@ -63,10 +74,14 @@ class Training(Section):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="Of the forward and backward pass; `auto` is bfloat16 on a GPU, float32 on the CPU."
     )
+    reference_precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Of the weights of the reference model; in bfloat16 it takes half of the memory."
+    )
     gradient_checkpointing: bool = Field(False, description="Recompute activations: less memory, a third more time.")
+    torch_compile: bool = Field(False, description="Compile the policy with `torch.compile`; pays for long jobs.")
     lora: Lora | None = Field(None, description="Train low-rank adapters.")
     generator: Generator = Generator()
-    num_generations: int = Field(8, ge=2, description="n: completions a problem (paper: 8).")
+    num_generations: int = Field(8, ge=2, description="n: completions per problem (paper: 8).")
     max_tokens: Count = Field(256, description="Token limit of a completion (paper: 256).")
     temperature: Positive = Field(1.0, description="Sampling temperature (paper: 1.0).")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling (paper: 1.0).")
@@ -79,9 +94,14 @@ class Training(Section):
         description="PPO's ratio: of each token (TRL, GRPO), or of the whole completion, with which off-policy "
         "objectives are unbiased and loss and KL are sums over tokens (docs/objectives.md).",
     )
+    old_policy: Literal["trainer", "sampler"] = Field(
+        "trainer",
+        description="π_old of the ratios: the policy at generation as the trainer computes it, or as vLLM computed it, "
+        "which adds the differences between both to the ratios (docs/trainer.md).",
+    )
     max_grad_norm: Positive = Field(1.0, description="Gradient norm is clipped to this (not stated in the paper).")
-    iterations: Count = Field(1, description="μ: PPO iterations a generation batch (paper: 3 where off-policy).")
-    evaluation: Heldout | None = Field(None, description="Evaluate while training.")
+    iterations: Count = Field(1, description="μ: PPO iterations per generation batch (paper: 3 where off-policy).")
+    evaluation: Heldout | None = Field(None, description="Evaluate during training.")
     checkpoint_every: Count = Field(
         40, description="Generation batches between checkpoints; a killed job resumes from the last one."
     )
@@ -105,14 +125,22 @@ class Training(Section):
             raise ValueError(f"datasets={list(self.datasets)} holds a dataset twice")
         return self
 
+    @model_validator(mode="after")
+    def _sampler_gives_probabilities(self) -> Training:
+        if self.old_policy == "sampler" and self.generator.backend != "vllm":
+            raise ValueError("old_policy: sampler needs the log-probabilities of generator.backend: vllm")
+        if self.old_policy == "sampler" and self.generator.importance_sampling != "none":
+            raise ValueError("old_policy: sampler would be corrected twice; leave generator.importance_sampling out")
+        return self
+
     @property
     def semantics(self) -> dict[str, Any]:
-        """What can change the trained policy; where and how it is computed is left out."""
-        execution = {"checkpoint_every", "accelerate", "gradient_checkpointing"}
-        generator = {"url", "gpu_memory_utilization", "tensor_parallel"}
+        """The keys that can change the trained policy; those that say where and how it is computed are left out."""
+        execution = {"checkpoint_every", "accelerate", "gradient_checkpointing", "torch_compile"}
+        generator = {"url", "gpu_memory_utilization", "tensor_parallel", "max_model_len"}
         return self.model_dump(exclude={**dict.fromkeys(execution, True), "generator": generator})
 
     @property
     def accumulation(self) -> int:
-        """Micro-batches an optimiser step, on each process."""
+        """Micro-batches per optimiser step on each process."""
         return self.prompts_per_step * self.num_generations // (self.processes * self.per_device_batch_size)

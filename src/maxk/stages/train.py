@@ -110,13 +110,12 @@ def _optimise(
     import torch
     from transformers.trainer_callback import PrinterCallback
 
-    from maxk import objectives
     from maxk.artifacts import environment, models
     from maxk.evaluation import problem_grader
     from maxk.training.arguments import arguments, lora, schedule
     from maxk.training.callbacks import MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
     from maxk.training.reward import PassRateReward
-    from maxk.trl import MaxkTrainer
+    from maxk.training.trainer import PolicyTrainer
 
     environment.quiet_libraries()
     training = config.training_of(objective)
@@ -130,7 +129,7 @@ def _optimise(
     with problem_grader.grader(config) as grader:
         grader.canary()
         run.tag("maxk.sandbox", grader.tier)
-        trainer = MaxkTrainer(
+        trainer = PolicyTrainer(
             model=base.model,
             reward_funcs=[PassRateReward(grader, problems, problem_grader.limits(config))],
             args=arguments(training, checkpoints, seed, len(order), base.revision),
@@ -144,7 +143,9 @@ def _optimise(
                 stop,
                 ProgressLine(f"train {policy_name(objective, seed)}"),
             ],
-            objective=objectives.make(config.every_objective[objective].spec),
+            objective=config.every_objective[objective].spec,
+            old_policy=training.old_policy,
+            reference_precision=training.reference_precision,
         )
         trainer.remove_callback(PrinterCallback)
         if trainer.is_world_process_zero():

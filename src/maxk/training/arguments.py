@@ -1,4 +1,11 @@
-"""TRL's arguments for a training configuration, and the order of its problems."""
+"""TRL's arguments for a training configuration, and the order of its problems.
+
+The arguments differ from TRL's defaults to follow the paper (Sections 3.1 and 4.4): loss_type "grpo" (mean over a
+completion's tokens, then over completions; TRL: "dapo"), β = 0.01 without importance weights on the KL term (TRL: 0,
+with), the configured learning rate (TRL: 1e-6), constant after warm-up, no weight decay, no dropout, and no
+importance-sampling correction of vLLM's samples unless the configuration asks for it (TRL: on, and it drops whole
+completions).
+"""
 
 from __future__ import annotations
 
@@ -14,10 +21,10 @@ from maxk.config import Training
 
 
 def schedule(config: Training, problems: int, seed: int) -> list[int]:
-    """Indices of the problems in the order of training: every epoch a new permutation, in whole generation batches.
+    """Indices of the problems in training order: a new permutation every epoch, cut to whole generation batches.
 
-    The whole order is laid out beforehand, as one pass over a longer dataset, because a sampler that is shuffled anew
-    each epoch would start again from its first permutation when a killed run resumes.
+    The order of all epochs is fixed beforehand, as one pass over a longer dataset: a sampler that shuffles every epoch
+    would start again with its first permutation when a killed run resumes.
     """
     batches = max(1, round(config.epochs * problems / config.prompts_per_step))
     count = batches * config.prompts_per_step
@@ -27,13 +34,13 @@ def schedule(config: Training, problems: int, seed: int) -> list[int]:
 
 
 def arguments(config: Training, folder: Path, seed: int, prompts: int, revision: str | None = None) -> GRPOConfig:
-    """TRL's arguments for a configuration; `prompts` is the length of the `schedule`, `revision` the base's commit."""
+    """TRL's arguments; `prompts` is the length of the `schedule`, `revision` the commit of the base model."""
     on_gpu = torch.cuda.is_available()
     return GRPOConfig(
         output_dir=str(folder),
         seed=seed,
-        # Of policy and reference. Of several processes each has them whole until accelerate places or shards them: TRL
-        # 1.16 sees to that under DDP and DeepSpeed, but under FSDP would spread both over all GPUs.
+        # For policy and reference. With several processes, accelerate places or shards the models. TRL 1.16 leaves
+        # device_map out under DDP and DeepSpeed, but under FSDP it would spread both models over all GPUs.
         model_init_kwargs={
             **models.SAFE,
             **({} if revision is None else {"revision": revision}),
@@ -49,7 +56,7 @@ def arguments(config: Training, folder: Path, seed: int, prompts: int, revision:
         max_completion_length=config.max_tokens,
         temperature=config.temperature,
         top_p=config.top_p,
-        # "luspo" with sequence-level ratios sums over tokens, as a whole completion's ratio asks for.
+        # "luspo" sums over tokens, which sequence-level ratios need.
         loss_type="grpo" if config.ratio == "token" else "luspo",
         importance_sampling_level=config.ratio,
         beta=config.kl_coefficient,
@@ -60,12 +67,13 @@ def arguments(config: Training, folder: Path, seed: int, prompts: int, revision:
         warmup_steps=config.warmup_steps,
         weight_decay=0.0,
         max_grad_norm=config.max_grad_norm,
-        disable_dropout=True,  # or the ratio and the KL of a policy to itself would not be 1 and 0
-        use_cpu=not on_gpu,  # or several processes on the CPU would not find one another
+        disable_dropout=True,  # with dropout, a policy's ratio to itself is not 1
+        use_cpu=not on_gpu,  # several processes on the CPU need it to find each other
         bf16=config.precision == "bfloat16" or (config.precision == "auto" and on_gpu),
         gradient_checkpointing=config.gradient_checkpointing,
+        torch_compile=config.torch_compile,
         logging_steps=1,
-        # Between generation batches, so that a resumed run draws what it would have drawn.
+        # Between generation batches, so that a resumed run samples what it would have sampled.
         save_steps=config.checkpoint_every * config.iterations,
         save_total_limit=2,
         dataloader_pin_memory=on_gpu,
@@ -80,30 +88,35 @@ def _generation(config: Training) -> dict[str, Any]:
     chosen = config.generator
     if chosen.backend == "transformers":
         return {}
+    corrected = chosen.importance_sampling != "none"
     return {
         "use_vllm": True,
         "vllm_mode": chosen.mode,
         "vllm_server_base_url": chosen.url,
         "vllm_gpu_memory_utilization": chosen.gpu_memory_utilization,
         "vllm_tensor_parallel_size": chosen.tensor_parallel,
-        "vllm_importance_sampling_correction": False,
+        "vllm_max_model_length": chosen.max_model_len,
+        "vllm_importance_sampling_correction": corrected,
+        "vllm_importance_sampling_mode": chosen.importance_sampling if corrected else "sequence_mask",  # TRL's default
+        "vllm_importance_sampling_clip_max": chosen.importance_sampling_max,
+        # TRL decodes the tokens itself; the text that vLLM would make is dropped.
+        "generation_kwargs": {"detokenize": False} if chosen.mode == "colocate" else None,
     }
 
 
 def _evaluation(config: Training) -> dict[str, Any]:
     if config.evaluation is None:
         return {}
+    groups = max(1, config.per_device_batch_size // config.num_generations)
     return {
         "eval_strategy": "steps",
         "eval_steps": config.evaluation.every * config.iterations,
-        # Whole groups, about as many completions as a training micro-batch holds.
-        "per_device_eval_batch_size": config.num_generations
-        * max(1, config.per_device_batch_size // config.num_generations),
+        "per_device_eval_batch_size": groups * config.num_generations,
     }
 
 
 def lora(config: Training) -> LoraConfig | None:
-    """The adapters that a configuration asks for."""
+    """peft's configuration of the adapters; None without `training.lora`."""
     if config.lora is None:
         return None
     targets = config.lora.target_modules

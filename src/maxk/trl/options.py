@@ -1,0 +1,77 @@
+"""The trainer's objective from what the user gave, and the options of GRPOConfig that it works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maxk.objectives import Objective, make
+
+Given = str | Mapping[str, Any] | Callable[..., Tensor]  # what `maxk.objectives.make` takes, an Objective among it
+
+
+def as_objective(given: Given, n: int) -> Objective:
+    """The objective for groups of n completions; ValueError if it is unknown or gives no gradient for such groups."""
+    if isinstance(given, str):
+        given = {"type": given}
+    if isinstance(given, Mapping):
+        given = {"k": max(1, n // 2), **given}
+    objective = make(given)
+    rewards = torch.linspace(0, 1, n)[None]
+    for progress in (0.0, 1.0):  # schedules of k are extreme at the ends
+        advantages = objective(rewards, progress=progress)
+        if advantages.abs().max() < 1e-6:
+            raise ValueError(f"objective {given!r} gives no gradient for groups of {n} with rewards {rewards.tolist()}")
+    return objective
+
+
+def require_supported(config: Any, objective: Objective, old_policy: str, has_rollout: bool) -> None:
+    """Raises ValueError naming every option that would change what the objective's advantages mean."""
+    refused = [*_unsupported(config, objective), *_unsupported_old_policy(config, old_policy, has_rollout)]
+    if refused:
+        raise ValueError(f"MaxkTrainer: {'; '.join(refused)}")
+
+
+def _unsupported(config: Any, objective: Objective) -> Iterator[str]:
+    sequence, loss = config.importance_sampling_level == "sequence", config.loss_type
+    if config.scale_rewards != "group":
+        yield f"scale_rewards={config.scale_rewards!r} has no effect: the objective sets the scale; leave it out"
+    if config.multi_objective_aggregation != "sum_then_normalize":
+        yield (
+            f"multi_objective_aggregation={config.multi_objective_aggregation!r}: an objective needs one reward per "
+            "completion; use 'sum_then_normalize'"
+        )
+    if sequence and loss != "luspo":
+        yield f"importance_sampling_level='sequence' needs loss_type='luspo', got {loss!r}"
+    if sequence and config.delta is not None:
+        yield "delta clips token ratios; with importance_sampling_level='sequence' leave it out"
+    if sequence and config.top_entropy_quantile < 1:
+        yield "top_entropy_quantile drops tokens of a completion; it needs importance_sampling_level='token'"
+    if sequence and _corrects_tokens(config):
+        yield (
+            f"vllm_importance_sampling_mode={config.vllm_importance_sampling_mode!r} corrects single tokens; with "
+            "importance_sampling_level='sequence' use a sequence mode"
+        )
+    if config.mask_truncated_completions and (sequence or objective.off_policy):
+        yield "mask_truncated_completions hides ratios of truncated completions that the objective needs"
+    if objective.off_policy and loss in ("sapo", "vespo"):
+        yield f"loss_type={loss!r} replaces the ratio by a function of it, which an off-policy objective cannot use"
+    if loss == "cispo" and (config.epsilon_high or config.epsilon) < 1:
+        yield "loss_type='cispo' clamps ratios to epsilon_high, which must be at least 1 (TRL suggests 5.0)"
+
+
+def _unsupported_old_policy(config: Any, old_policy: str, has_rollout: bool) -> Iterator[str]:
+    if old_policy not in ("trainer", "sampler"):
+        yield f"old_policy must be 'trainer' or 'sampler', got {old_policy!r}"
+    if old_policy == "sampler" and not (config.use_vllm or has_rollout):
+        yield "old_policy='sampler' needs the log-probabilities that vLLM or a rollout_func returns"
+    if old_policy == "sampler" and config.use_vllm and config.vllm_importance_sampling_correction:
+        yield "old_policy='sampler' would be corrected twice; set vllm_importance_sampling_correction=False"
+
+
+def _corrects_tokens(config: Any) -> bool:
+    corrects = config.use_vllm and config.vllm_importance_sampling_correction
+    return bool(corrects and config.vllm_importance_sampling_mode.startswith("token"))

@@ -1,0 +1,241 @@
+"""The trainer: overrides of GRPOTrainer, described in maxk.trl."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from trl import GRPOConfig, GRPOTrainer
+
+from maxk.objectives.diagnostics import diagnose, group_max_at_k, ratio_quantiles
+from maxk.trl.microbatches import by_length
+from maxk.trl.options import Given, as_objective, require_supported
+from maxk.trl.ratios import log_ratios, loss_mask, sequence_factor
+
+
+class MaxkTrainer(GRPOTrainer):
+    """GRPOTrainer whose advantages come from `objective`; every other argument is GRPOTrainer's.
+
+    objective   a type of maxk.objectives ("bon_loo1", the default), a mapping ({"type": "bon_loo1", "k": 4}), an
+                objective, or a function of rewards [groups, n] that returns advantages of the same shape. Where k is
+                left out it is half of `num_generations`.
+    old_policy  π_old of the ratios: "trainer" is the policy at generation as the trainer computes it, "sampler" the
+                log-probabilities that vLLM (or `rollout_func`) returned, which include its numerical differences.
+
+    A completion that all reward functions return None for is ungraded, and its whole group gets zero advantages.
+    Raises ValueError for options of GRPOConfig that would change what the objective means (docs/trainer.md).
+    """
+
+    _buffered_inputs: list[dict[str, Any]] | None  # the parent's micro-batches of the last generation batch
+    num_iterations: int  # the parent's μ
+
+    def __init__(
+        self,
+        *args: Any,
+        objective: Given = "bon_loo1",
+        old_policy: Literal["trainer", "sampler"] = "trainer",
+        **kwargs: Any,
+    ) -> None:
+        given = inspect.signature(GRPOTrainer.__init__).bind(self, *args, **kwargs).arguments
+        config = given.get("args") or GRPOConfig  # the class holds the defaults
+        self.objective = as_objective(objective, config.num_generations)
+        self.old_policy = old_policy
+        require_supported(config, self.objective, old_policy, has_rollout=given.get("rollout_func") is not None)
+        super().__init__(*args, **kwargs)
+        if self._is_vlm and self.objective.off_policy:
+            raise ValueError("MaxkTrainer: off-policy objectives do not support models with image inputs")
+        self._rewards: Tensor  # [groups of all processes, n], of the last generation batch
+        self._generated_at = self._recomputed_at = -1  # optimiser steps done at generation, and at the last recomputing
+        self._loss_inputs: dict[str, Any] | None = None  # of the loss being computed
+        self._one_step = self.args.gradient_accumulation_steps % self.args.steps_per_generation == 0
+        self._in_pass_ratios = self._can_hold_groups()
+        if self.use_vllm and not self._uses_sampler_logps():
+            _return_no_logprobs(self.vllm_generation)
+
+    def _can_hold_groups(self) -> bool:
+        """Whether micro-batches can be made of all the groups that the objective needs together."""
+        whole_groups = self.args.per_device_train_batch_size % self.num_generations == 0
+        one_batch = self.args.steps_per_generation * self.accelerator.num_processes == 1
+        return self._one_step and whole_groups and (one_batch or not self.objective.batch_scaled)
+
+    def _uses_sampler_logps(self) -> bool:
+        corrected = self.vllm_importance_sampling_correction or self.off_policy_mask_threshold is not None
+        return bool(corrected or self.old_policy == "sampler")
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the training that is done, in [0, 1]."""
+        return float(self.state.global_step / self.state.max_steps)
+
+    @property
+    def _policy_moved(self) -> bool:
+        """Whether an optimiser step was taken since generation."""
+        return bool(self.state.global_step != self._generated_at)
+
+    @property
+    def _stale(self) -> bool:
+        """Whether the objective's advantages depend on ratios other than 1."""
+        drifted = self._policy_moved or self.old_policy == "sampler"
+        return bool(self.objective.off_policy and self.model.training and drifted)
+
+    # ---- rewards → advantages
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
+        rewards: Tensor = super()._calculate_rewards(*args, **kwargs)
+        size = self.num_generations if self.model.training else self.num_generations_eval
+        self._rewards = combined(rewards, self.reward_weights.to(rewards.device)).view(-1, size)
+        return rewards
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        iterations, self.num_iterations = self.num_iterations, 1  # at one the parent makes no pass for π_old
+        try:
+            output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        finally:
+            self.num_iterations = iterations
+        if not self.model.training:
+            self._log_evaluation(self._rewards)
+            return output
+        self._generated_at = self.state.global_step
+        advantages = self.objective(self._rewards, progress=self.progress)
+        self._replace_logged_advantages(advantages.flatten())
+        self._log_diagnostics(self._rewards)
+        output["advantages"] = self._local(advantages)
+        output["rewards"] = self._local(self._rewards)
+        output["row"] = torch.arange(len(inputs), device=advantages.device)  # position in this process's batch
+        if self.old_policy == "sampler":
+            output["old_per_token_logps"] = output["sampling_per_token_logps"]
+        return output
+
+    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        completion_ids, logprobs = super()._generate_single_turn(*args, **kwargs)
+        return completion_ids, logprobs or None  # [] where vLLM was told to return none
+
+    def _local(self, groups: Tensor) -> Tensor:
+        """This process's part of a gathered [groups, n], flat."""
+        size = groups.numel() // self.accelerator.num_processes
+        first = self.accelerator.process_index * size
+        return groups.flatten()[first : first + size]
+
+    def _replace_logged_advantages(self, advantages: Tensor) -> None:
+        """The parent has already logged its own advantages of this batch."""
+        for _ in range(len(advantages)):
+            self._logs["advantages"].pop()
+        self._logs["advantages"].extend(advantages.tolist())
+
+    # ---- off-policy: current ratios of whole groups
+    def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
+        before = self._buffered_inputs
+        inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
+        if not self.model.training or self._buffered_inputs is None:
+            return inputs
+        # Several optimiser steps on one generation batch need random micro-batches, and images have rows of their own.
+        if self._buffered_inputs is not before and self._one_step and not self._is_vlm:
+            whole = self.objective.off_policy and self._in_pass_ratios
+            self._buffered_inputs = by_length(self._buffered_inputs, self.num_generations if whole else 1)
+        if self._stale and not self._in_pass_ratios and self._recomputed_at != self.state.global_step:
+            self._recompute_advantages(self._buffered_inputs)
+        return self._buffered_inputs[int(self._step % self.args.steps_per_generation)]
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        if not self.model.training:
+            loss: Tensor = super()._compute_loss(model, inputs)
+            return loss
+        self._loss_inputs = dict(inputs)
+        try:
+            loss = super()._compute_loss(model, self._loss_inputs)
+            inputs["old_per_token_logps"] = self._loss_inputs["old_per_token_logps"]
+        finally:
+            self._loss_inputs = None
+        return loss
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        """The parent reads advantages and π_old from its inputs after this pass; a contract test checks that."""
+        output = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        if self._loss_inputs is not None:
+            self._update_loss_inputs(self._loss_inputs, output[0].detach())
+        return output
+
+    def _update_loss_inputs(self, inputs: dict[str, Any], logps: Tensor) -> None:
+        """π_old of the first pass, and advantages at the current ratios."""
+        mask, old = loss_mask(inputs), inputs.get("old_per_token_logps")
+        # vLLM gives NaN where it has no number; such a token counts as unchanged.
+        old = logps if old is None else torch.where(old.isnan(), logps, old)
+        inputs["old_per_token_logps"] = old
+        if "sampling_per_token_logps" in inputs and not self._policy_moved:
+            self._log_sampler_drift(log_ratios(logps, inputs["sampling_per_token_logps"], mask))
+        ratios = log_ratios(logps, old, mask)
+        if self._stale and self._in_pass_ratios:
+            grouped, rewards = (x.view(-1, self.num_generations) for x in (ratios, inputs["rewards"]))
+            inputs["advantages"] = self.objective(rewards, grouped, progress=self.progress).flatten()
+            self._log_diagnostics(rewards, grouped)
+        if self.importance_sampling_level == "sequence":
+            inputs["advantages"] = self._with_sequence_ratios(inputs["advantages"], ratios, mask.sum(-1).clamp(min=1))
+
+    def _with_sequence_ratios(self, advantages: Tensor, ratios: Tensor, lengths: Tensor) -> Tensor:
+        factor = sequence_factor(ratios, lengths, advantages, self.epsilon_low, self.epsilon_high)
+        # TRL's own clip ratios look at the geometric mean and do not see this clipping.
+        clipped = ((factor == 0) & (advantages != 0)).float().mean().item()
+        self._metrics["train"]["clip_ratio/sequence"].append(clipped)
+        return advantages * factor
+
+    @torch.no_grad()
+    def _recompute_advantages(self, batches: list[dict[str, Any]]) -> None:
+        """Advantages of all micro-batches at the current policy, from one forward pass without gradient."""
+        ratios = torch.zeros(sum(len(batch["row"]) for batch in batches), device=self.accelerator.device)
+        for batch in batches:
+            of_batch = log_ratios(self._current_logps(batch), batch["old_per_token_logps"], loss_mask(batch))
+            ratios[batch["row"]] = of_batch.to(ratios.dtype)
+        grouped = self.accelerator.gather(ratios).view(-1, self.num_generations)
+        advantages = self._local(self.objective(self._rewards, grouped, progress=self.progress))
+        self._log_diagnostics(self._rewards, grouped)
+        for batch in batches:
+            batch["advantages"] = advantages[batch["row"]]
+        self._recomputed_at = self.state.global_step
+
+    def _current_logps(self, batch: dict[str, Any]) -> Tensor:
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        kept = batch["completion_ids"].size(1)
+        logps: Tensor = self._get_per_token_logps_and_entropies(self.model, ids, mask, kept)[0]
+        return logps
+
+    # ---- diagnostics
+    def _log_diagnostics(self, rewards: Tensor, ratios: Tensor | None = None) -> None:
+        sizes = (1, self.num_generations) if ratios is None else ()
+        for name, value in diagnose(self.objective, rewards, ratios, sizes, self.progress).items():
+            self._metrics["train"][name].append(value)
+
+    def _log_sampler_drift(self, ratios: Tensor) -> None:
+        """Quantiles of π_θ/π_sampler, from log-ratios [B] of a policy that has not moved since generation."""
+        for name, value in ratio_quantiles(ratios.double()).items():
+            self._metrics["train"][f"sampler_{name}"].append(value)
+
+    def _log_evaluation(self, rewards: Tensor) -> None:
+        graded = rewards[~rewards.isnan().any(dim=1)].double()
+        for k in _powers_of_two(rewards.shape[1]):
+            self._metrics["eval"][f"max@{k}"].append(group_max_at_k(graded, k))
+
+
+def combined(rewards: Tensor, weights: Tensor) -> Tensor:
+    """One reward per completion from those of several functions, as TRL combines them: [N, functions] → [N].
+
+    The weighted sum, in which a function that returned None (NaN) does not count; NaN where all did.
+    """
+    return (rewards * weights).nansum(dim=1).masked_fill(rewards.isnan().all(dim=1), torch.nan)
+
+
+def _return_no_logprobs(generation: Any) -> None:
+    """Makes TRL's vLLM generation neither ask for log-probabilities nor convert them."""
+    generate = generation.generate
+
+    def without_logprobs(*args: Any, **kwargs: Any) -> tuple[Any, Any, Any, Any]:
+        prompt_ids, completion_ids, _, _ = generate(*args, **kwargs)
+        return prompt_ids, completion_ids, [], None
+
+    generation.logprobs = None
+    generation.generate = without_logprobs
+
+
+def _powers_of_two(limit: int) -> list[int]:
+    return [2**i for i in range(limit.bit_length()) if 2**i <= limit]
