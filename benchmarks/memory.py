@@ -25,8 +25,7 @@ from pathlib import Path
 from maxk import config as configuration
 from maxk.artifacts import files, records
 from maxk.artifacts.records import Provenance
-from maxk.config import Config, PretrainedBase
-from maxk.resources import memory
+from maxk.config import Config
 
 ROOT = Path(__file__).parent.parent
 PROBLEMS, TESTS, SIZES_MB = 40, 5, (5, 15)
@@ -72,7 +71,6 @@ def configured(folder: Path) -> Config:
     }
     config = configuration.parse(configuration.overlay(configuration.read_yaml(ROOT / "config/config.yaml"), changes))
     files.write_text(folder / config.layout.config, config.model_dump_json())
-    files.write_json(folder / config.layout.tracking, {"enabled": False})
     return config
 
 
@@ -125,11 +123,10 @@ def trained(layers: int) -> tuple[float, int]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files.write_text(folder / config.layout.config, config.model_dump_json())
-        files.write_json(folder / config.layout.tracking, {"enabled": False})
-        for stage in (["prepare", "pocket-contests"], ["base"]):
+            for stage in (["prepare", "pocket-contests"], ["base"]):
             peak_mb(folder, *stage)
-        assert isinstance(config.base, PretrainedBase)
-        return peak_mb(folder, "train", "grpo", "--seed", "0"), memory.parameters(config.base.architecture)
+        model = folder / config.layout.root / "policies/base/model/model.safetensors"
+        return peak_mb(folder, "train", "grpo", "--seed", "0"), model.stat().st_size // 4  # float32
 
 
 def main() -> None:

@@ -71,7 +71,9 @@ def main() -> None:
     (ROOT / "environment.yml").write_text(ENVIRONMENT + listed)
 
 
-def compile_extras(*extras: str, name: str, constraints: list[Path] | None = None, excludes: tuple[str, ...] = ()) -> Path:
+def compile_extras(
+    *extras: str, name: str, constraints: list[Path] | None = None, excludes: tuple[str, ...] = ()
+) -> Path:
     """Locks extras of pyproject.toml."""
     options = [option for extra in extras for option in ("--extra", extra)]
     return run_uv(["pyproject.toml", *options], f"extras {', '.join(extras)}", name, constraints or [], excludes)

@@ -1,4 +1,4 @@
-"""What several test modules share: repository paths and configurations."""
+"""Fixtures of several test modules."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pytest
 
 from maxk import config as configuration
+from maxk.artifacts import files
 from maxk.config import Config
 from pipeline import RESULTS, snakemake
 
 ROOT = Path(__file__).parent.parent
-# Few tests, but whole runs of the pipeline. They go first, or one process would end alone with them.
-WHOLE_RUNS = ("test_end_to_end", "test_module", "test_tracking", "test_kubernetes")
+# Few tests, but long ones. They start first, so that no worker is left alone with them at the end.
+LONG = ("test_end_to_end", "test_trainer")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.stem not in WHOLE_RUNS)
+    items.sort(key=lambda item: item.path.stem not in LONG)
 
 
 @pytest.fixture(scope="session")
@@ -45,21 +46,32 @@ def seconds(defaults: dict) -> Config:
 
 
 @pytest.fixture(scope="session")
-def base_model(seconds: Config, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Folder of the seconds-scale base model."""
-    from maxk.training.pretrain import pretrain
-
-    folder = tmp_path_factory.mktemp("base") / "model"
-    pretrain(seconds.base, seconds.prompt, folder)
-    return str(folder)
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of pytest-xdist share."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base_model(seconds: Config, shared: Path) -> str:
+    """Folder of the seconds-scale base model. Not to be changed."""
+    from maxk.training.pretrain import pretrain
+
+    folder = shared / "base"
+    with files.lock(folder):
+        if not (folder / "model").exists():
+            pretrain(seconds.base, seconds.prompt, folder / "model")
+    return str(folder / "model")
+
+
+@pytest.fixture(scope="session")
+def finished(shared: Path) -> Path:
     """The folder of a finished, undisturbed run of the seconds-scale experiment. Not to be changed."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    done = snakemake(folder)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    folder = shared / "finished"
+    with files.lock(folder):
+        if not (folder / RESULTS / "report.html").exists():
+            done = snakemake(folder)
+            assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return folder
 
 

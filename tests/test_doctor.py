@@ -1,4 +1,4 @@
-"""`maxk doctor`: what it finds is what is there, and every obstacle names its mend."""
+"""`maxk doctor` finds what is there, and every obstacle names its fix."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from maxk import cli
 from maxk import config as configuration
@@ -53,20 +52,20 @@ def test_a_large_machine_runs_all_scales(experiments: dict[str, Config]) -> None
 def test_a_small_machine_runs_the_pocket_scale(experiments: dict[str, Config]) -> None:
     found = {name: list(doctor.obstacles(config, SMALL)) for name, config in experiments.items()}
     assert found["pocket"] == []
-    assert any("asks for 1 GPU(s) and 0 are here" in one for one in found["mini"])
+    assert any("needs 1 GPU(s), 0 found" in one for one in found["mini"])
     assert any("Qwen/Qwen2.5-Coder-0.5B-Instruct" in one and "HF_HUB_OFFLINE" in one for one in found["mini"])
-    assert any("vllm, which is not installed" in one for one in found["paper"])
+    assert any("vllm`, which is not installed" in one for one in found["paper"])
     assert any("deepmind/code_contests" in one for one in found["paper"])
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"gpu_gb": 16.0}, "GB of GPU memory and 16 are there"),
-        ({"disk_gb": 1.0}, "1 are free here"),
-        ({"gpus": 4}, "asks for 8 GPU(s) and 4 are here"),
-        ({"hub": False}, "the hub does not answer"),
-        ({"vllm": False}, "vllm, which is not installed"),
+        ({"gpu_gb": 16.0}, "GB of GPU memory, 16 GB found"),
+        ({"disk_gb": 1.0}, "1 GB are free"),
+        ({"gpus": 4}, "needs 8 GPU(s), 4 found"),
+        ({"hub": False}, "the hub does not respond"),
+        ({"vllm": False}, "vllm`, which is not installed"),
     ],
 )
 def test_each_lack_is_told_alone(change: dict, expected: str, experiments: dict[str, Config]) -> None:
@@ -81,24 +80,25 @@ def test_a_cached_model_needs_no_hub(experiments: dict[str, Config], tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("pins", "expected"),
+    ("required", "expected"),
     [
-        (["pyyaml==6.0.4"], Check("packages", "1, all at their pins")),
+        (["pyyaml==6.0.4"], Check("packages", "1, all in tested versions")),
+        (["pyyaml>=6,<7"], Check("packages", "1, all in tested versions")),
         (["no-such-package==1.0"], Check("packages", "missing: no-such-package", False, doctor.INSTALL)),
-        (["pyyaml==0.1"], Check("packages", "not tried together: pyyaml 6.0.4 (pinned 0.1)", mend=doctor.INSTALL)),
+        (["pyyaml==0.1"], Check("packages", "untested versions: pyyaml 6.0.4 (tested: ==0.1)", fix=doctor.INSTALL)),
     ],
 )
-def test_packages_are_compared_with_their_pins(
-    pins: list[str], expected: Check, monkeypatch: pytest.MonkeyPatch
+def test_packages_are_compared_with_what_is_required(
+    required: list[str], expected: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = doctor.metadata.version
     monkeypatch.setattr(doctor.metadata, "version", lambda name: "6.0.4" if name == "pyyaml" else original(name))
-    assert doctor.check_packages(pins) == expected
+    assert doctor.check_packages(required) == expected
 
 
 def test_a_build_of_a_version_is_that_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.metadata, "version", lambda name: "2.13.0+cpu")
-    assert doctor.check_packages(["torch==2.13.0"]).mend == ""
+    assert doctor.check_packages(["torch==2.13.0"]).fix == ""
 
 
 def test_another_python_is_told() -> None:
@@ -111,14 +111,14 @@ def test_the_sandbox_is_the_one_that_the_grader_takes(seconds: Config) -> None:
         tier = grader.tier
     check = doctor.check_sandbox(seconds)
     assert check.ok
-    assert check.said.startswith(f"{tier}, withstood the attacks")
+    assert check.found.startswith(f"{tier}, withstood the attacks")
 
 
 def test_a_sandbox_that_cannot_be_had_is_bad(seconds: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("maxk.grading.grader.TIERS", ())
     check = doctor.check_sandbox(seconds)
     assert not check.ok
-    assert check.mend
+    assert check.fix
 
 
 def test_a_tracker_that_does_not_answer_is_bad_and_its_password_not_shown(
@@ -128,26 +128,15 @@ def test_a_tracker_that_does_not_answer_is_bad_and_its_password_not_shown(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     check = doctor.check_tracking(seconds)
     assert not check.ok
-    assert "s3cret" not in check.said
+    assert "s3cret" not in check.found
 
 
-def test_the_default_tracker_needs_a_folder_to_write_to(
+def test_looking_for_the_default_tracker_creates_nothing(
     seconds: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert doctor.check_tracking(seconds).ok
-    assert not Path("results").exists()  # looking makes nothing
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////proc/none/mlflow.db")
-    assert not doctor.check_tracking(seconds).ok
-
-
-def test_profiles_tell_which_plugin_they_lack(tmp_path: Path) -> None:
-    assert not doctor.check_profiles(tmp_path).ok
-    for name, content in (("default", {"cores": 2}), ("cluster", {"executor": "no-such"})):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(content))
-    said = doctor.check_profiles(tmp_path).said
-    assert said == "cluster (lacks snakemake-executor-plugin-no-such), default"
+    assert not Path("results").exists()
 
 
 @pytest.mark.parametrize(("found", "status"), [([], 0), (["no disk"], 1)])
@@ -156,7 +145,7 @@ def test_the_exit_status_says_whether_what_was_asked_for_works(
 ) -> None:
     monkeypatch.chdir(root)
     monkeypatch.setattr(doctor, "gpus", list)
-    monkeypatch.setattr(doctor, "hub_answers", lambda: False)
+    monkeypatch.setattr(doctor, "hub_responds", lambda: False)
     monkeypatch.setattr(doctor, "software_checks", lambda config: [])
     monkeypatch.setattr(doctor, "obstacles", lambda config, machine: found if config.name == "smoke-mbpp" else ["bad"])
     assert cli.main(["doctor", "--config", "config/smoke-mbpp.yaml"]) == status
@@ -165,6 +154,7 @@ def test_the_exit_status_says_whether_what_was_asked_for_works(
     assert "pocket: does not work here:\n  - bad" in printed
 
 
+@pytest.mark.slow
 def test_this_machine_runs_the_pocket_scale(root: Path) -> None:
     """The real command: it must hold for every machine that runs this suite."""
     done = subprocess.run(
@@ -172,5 +162,5 @@ def test_this_machine_runs_the_pocket_scale(root: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "pocket: works here" in done.stdout
-    for name in ("python", "packages", "machine", "gpu", "hub", "vllm", "sandbox", "tracking", "profiles"):
+    for name in ("python", "packages", "machine", "gpu", "hub", "vllm", "sandbox", "tracking"):
         assert f"ok   {name}" in done.stdout

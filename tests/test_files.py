@@ -122,7 +122,7 @@ def test_missing_and_mistyped_columns_are_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"problem_id": [1]}), path)
     with pytest.raises(UserError, match="column 'problem_id' is int64, expected string"):
         files.read_table(path, records.SAMPLE)
-    with pytest.raises(UserError, match="does not say what made it"):
+    with pytest.raises(UserError, match="holds no provenance"):
         files.read_provenance(path)
 
 
@@ -140,10 +140,10 @@ def test_digests_depend_on_content_only(tmp_path: Path) -> None:
     assert digest_of({"a": 1}) != digest_of({"a": 2})
 
 
-def test_a_folder_is_held_by_one_process_at_a_time_and_freed_by_a_kill(tmp_path: Path) -> None:
+def test_a_folder_is_locked_by_one_process_at_a_time_and_unlocked_by_a_kill(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from maxk import files\n"
-        "with files.exclusive(sys.argv[1]): print('held', flush=True); time.sleep(60)"
+        "import sys, time; from maxk.artifacts import files\n"
+        "with files.lock(sys.argv[1]): print('held', flush=True); time.sleep(60)"
     )
     first, second = (
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -151,9 +151,15 @@ def test_a_folder_is_held_by_one_process_at_a_time_and_freed_by_a_kill(tmp_path:
     )
     holder, waiter = (first, second) if select.select([first.stdout], [], [], 5)[0] else (second, first)
     assert holder.stdout.readline() == b"held\n"
-    assert b"another process is at work here" in waiter.stderr.readline()
+    assert b"waiting for another process that is using it" in waiter.stderr.readline()
     holder.kill()
     assert waiter.stdout.readline() == b"held\n"
     waiter.kill()
     for process in (first, second):
         process.communicate()
+
+
+def test_a_lock_that_is_not_waited_for_is_one_line(tmp_path: Path) -> None:
+    with files.lock(tmp_path), pytest.raises(UserError, match="another run is using it"):
+        files.lock(tmp_path, wait=False)
+    files.lock(tmp_path, wait=False).close()

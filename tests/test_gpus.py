@@ -1,4 +1,4 @@
-"""No GPU is needed: a stand-in `nvidia-smi` says what the machine has, processes of their own take it."""
+"""GPU locks, without a GPU: a stand-in for `nvidia-smi` lists devices, and separate processes lock them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
     monkeypatch.setattr(gpus, "LOCKS", tmp_path / "locks")
-    monkeypatch.setattr(gpus, "_held", [])
-    monkeypatch.setattr(gpus, "_seen_by_torch", lambda: len(UUIDS))
-    yield tmp_path / "locks"
-    for descriptor in gpus._held:
-        os.close(descriptor)
+    monkeypatch.setattr(gpus, "_found_by_torch", lambda: len(UUIDS))
+    return tmp_path / "locks"
 
 
 class Job:
@@ -44,9 +41,9 @@ class Job:
             environment["CUDA_VISIBLE_DEVICES"] = devices
         lines = [
             "import os, sys, pathlib",
-            "from maxk import gpus",
+            "from maxk.resources import gpus",
             f"gpus.LOCKS, gpus._POLL_S = pathlib.Path({str(locks)!r}), 0.01",
-            "gpus._seen_by_torch = lambda: 4",
+            "gpus._found_by_torch = lambda: 4",
             code,
             "print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)",
             "sys.stdin.read()",
@@ -96,19 +93,18 @@ def test_a_job_waits_and_goes_on_when_a_holder_ends(how: signal.Signals, start) 
     first = start("gpus.hold(3)")
     assert first.devices() == "0,1,2"
     second = start("gpus.hold(2)")
-    assert "2 of 4 GPUs needed; waiting" in second.waits()
+    assert "waiting for 2 of 4 GPUs" in second.waits()
     first.process.send_signal(how)
     assert len(second.devices().split(",")) == 2
 
 
-def test_a_job_that_needs_all_is_not_passed(start) -> None:
+def test_a_job_that_needs_every_gpu_is_not_starved(start) -> None:
     first, second = start("gpus.hold(2)"), start("gpus.hold(1)")
     held = [first.devices(), second.devices()]
     assert sorted(",".join(held)) == sorted("0,1,2")
     every = start("gpus.hold(4)")
-    assert "4 of 4 GPUs needed" in every.waits()
-    late = start("gpus.hold(1)")  # one is free, but it was asked for before
-    assert "waiting behind" in late.waits()
+    assert "waiting for 4 of 4 GPUs" in every.waits()
+    late = start("gpus.hold(1)")  # one is free, but another job has waited longer
     first.end()
     second.end()
     assert every.devices() == "0,1,2,3"
@@ -116,23 +112,10 @@ def test_a_job_that_needs_all_is_not_passed(start) -> None:
     assert late.devices() == "0"
 
 
-def test_processes_of_a_launcher_hold_its_gpus_until_the_last_ends(start) -> None:
-    launcher = start("gpus.hold(2)")
-    held = launcher.devices()
-    worker = start("gpus.join()", devices=held)
-    assert worker.devices() == held
-    launcher.process.send_signal(signal.SIGKILL)
-    launcher.process.wait()
-    every = start("gpus.hold(4)")
-    assert "waiting" in every.waits()
-    worker.end()
-    assert every.devices() == "0,1,2,3"
-
-
 def test_gpus_stay_held_through_exec(start) -> None:
     """torchrun takes the place of the process that took the GPUs."""
     become = "import sys, os; print('became', flush=True); sys.stdin.read()"
-    launcher = start(f"gpus.hold(4); gpus.keep_through_exec(); os.execv(sys.executable, ['python', '-c', {become!r}])")
+    launcher = start(f"gpus.hold(4); os.execv(sys.executable, ['python', '-c', {become!r}])")
     assert launcher.devices() == "became"
     other = start("gpus.hold(1)")
     assert "waiting" in other.waits()
@@ -165,8 +148,8 @@ def test_visible_devices_are_read_as_cuda_does(
     assert gpus.visible() == expected
 
 
-def test_more_than_there_are_is_a_mistake_told_at_once(machine: Path) -> None:
-    with pytest.raises(UserError, match="gpus: this job needs 5, but nvidia-smi shows 4"):
+def test_more_than_there_are_is_an_error_at_once(machine: Path) -> None:
+    with pytest.raises(UserError, match="gpus: 5 needed, but nvidia-smi shows 4"):
         gpus.hold(5)
 
 
@@ -181,10 +164,10 @@ def test_a_job_whose_gpus_torch_cannot_use_does_not_run_on_the_cpu(
     shown: bool, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No GPU on the node, or a torch without CUDA."""
-    monkeypatch.setattr(gpus, "_seen_by_torch", lambda: 0)
+    monkeypatch.setattr(gpus, "_found_by_torch", lambda: 0)
     if not shown:
         monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(UserError, match=r"gpus: this job needs 1, but torch finds 0 on .*\(0: CPU only\)"):
+    with pytest.raises(UserError, match=r"gpus: 1 needed, but torch finds 0 on .*\(0: CPU only\)"):
         gpus.hold(1)
 
 
@@ -194,12 +177,19 @@ def test_gpus_that_only_torch_knows_are_left_as_they_are(machine: Path, monkeypa
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
 
 
-def test_other_users_can_take_the_gpu_of_a_job_that_ended(machine: Path) -> None:
-    """Whatever the umask of who came first."""
+def test_other_users_can_lock_the_gpu_of_a_job_that_ended(machine: Path) -> None:
+    """Whatever the umask of the first user."""
     before = os.umask(0o077)
     try:
-        gpus.hold(4)
+        assert start_and_end(machine)
     finally:
         os.umask(before)
-    assert machine.stat().st_mode & 0o7777 == 0o1777
+    assert machine.stat().st_mode & 0o777 == 0o777
     assert {path.stat().st_mode & 0o444 for path in machine.iterdir()} == {0o444}
+
+
+def start_and_end(locks: Path) -> str:
+    job = Job(locks, "gpus.hold(4)")
+    devices = job.devices()
+    job.end()
+    return devices

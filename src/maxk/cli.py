@@ -1,10 +1,10 @@
-"""The command line: one subcommand a stage, one stage a rule of the Snakefile.
+"""The command line: one subcommand per stage; rules of the Snakefile call those of the pipeline.
 
     maxk score base --config results/config.json
 
-A user's mistake, or a machine without disk or memory left, is one line on stderr and exit status 2; an unexpected error
-keeps its traceback. Torch and the like are imported by the stages that need them, after the arguments are parsed, so
-`maxk --help` is instant.
+A user error, or a machine without disk space or memory left, is one line on stderr and exit status 2; any other
+exception keeps its traceback. Heavy libraries are imported by the stages that need them, after the arguments are
+parsed, so that `maxk --help` is instant.
 """
 
 from __future__ import annotations
@@ -14,35 +14,24 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from maxk import install
-from maxk.errors import UserError, lack
+from maxk.errors import UserError, resource_error
 
-STAGES = (
-    "configure",
-    "prepare",
-    "base",
-    "train",
-    "sample",
-    "verify",
-    "grade",
-    "score",
-    "table",
-    "summary",
-    "figure",
-    "report",
-    "experiment",
-    "show",
-    "inspect",
-    "plan",
-    "ui",
-    "doctor",
-    "clean",
-    "conclude",
-)
+# By what a user wants, in the order of `maxk --help`.
+GROUPS = {
+    "before a run": ("doctor", "plan"),
+    "after a run": ("show", "ui", "inspect", "clean"),
+    "without the pipeline": ("grade",),
+    "stages of the pipeline (run by Snakemake)": (
+        *("configure", "prepare", "base", "train", "sample", "verify", "score"),
+        *("table", "figure", "summary", "report", "experiment", "finalize"),
+    ),
+}
+STAGES = tuple(stage for group in GROUPS.values() for stage in group)
 
 # Extras that a configuration may ask for, beside the one that a subcommand always needs.
 _EXTRA_OF_LIBRARY = {
@@ -56,8 +45,9 @@ _EXTRA_OF_LIBRARY = {
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all subcommands."""
-    top = argparse.ArgumentParser(prog="maxk", description="max@k training, evaluation and grading")
-    subparsers = top.add_subparsers(dest="stage", required=True, metavar="STAGE")
+    top = argparse.ArgumentParser(prog="maxk", formatter_class=argparse.RawDescriptionHelpFormatter, add_help=False)
+    top.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+    subparsers = top.add_subparsers(dest="stage", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     for stage in STAGES:
         try:
             module = import_module(f"maxk.stages.{stage}")
@@ -68,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     for subparser in subparsers.choices.values():
         if not {action.dest for action in subparser._actions} & {"config", "arguments"}:
             subparser.add_argument("--config", default="results/config.json", help="the resolved configuration")
+    top.description = _overview({action.dest: action.help or "" for action in subparsers._choices_actions})
     return top
 
 
@@ -92,12 +83,20 @@ def _register_unavailable(subparsers: Any, stage: str, reason: UserError) -> Non
     parser.set_defaults(run=run)
 
 
+def _overview(helps: Mapping[str, str]) -> str:
+    """All subcommands with their one-line help, by group."""
+    lines = ["max@k training, evaluation and grading. `maxk COMMAND --help` explains a command."]
+    for group, stages in GROUPS.items():
+        lines += ["", f"{group}:", *(f"  {stage:11} {helps[stage]}" for stage in stages)]
+    return "\n".join(lines)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one subcommand; returns the exit status."""
+    """Runs a subcommand; returns the exit status."""
     args = parser().parse_args(argv)
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        status = args.run(args)  # a number, or nothing where there is only one way to end well
+        status = args.run(args)
         sys.stdout.flush()
     except UserError as error:
         print(f"maxk {args.stage}: {error}", file=sys.stderr)
@@ -109,17 +108,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"maxk {args.stage}: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        if isinstance(error, BrokenPipeError) and _unread():
+        if isinstance(error, BrokenPipeError) and _reader_is_gone():
             return 128 + signal.SIGPIPE
-        if (words := lack(error)) is None:
+        if (words := resource_error(error)) is None:
             raise
         print(f"maxk {args.stage}: {words}", file=sys.stderr)
         return 2
     return int(status or 0)
 
 
-def _unread() -> bool:
-    """Whether who reads our output has gone (`maxk plan | head`); what is left of it then goes nowhere."""
+def _reader_is_gone() -> bool:
+    """True if the reader of stdout has exited (`| head`); the rest of our output is then discarded."""
     poll = select.poll()
     poll.register(sys.stdout, 0)
     gone = any(event & select.POLLERR for _, event in poll.poll(0))
@@ -129,7 +128,7 @@ def _unread() -> bool:
 
 
 def _terminate(*_: Any) -> None:
-    """SIGTERM unwinds the stack, so that temporary files go and the tracked run ends as KILLED."""
+    """Turns SIGTERM into SystemExit, so that temporary files are removed and the tracked run ends as KILLED."""
     raise SystemExit(128 + signal.SIGTERM)
 
 

@@ -1,9 +1,8 @@
-"""The one error users are meant to see, and what of the machine's own errors is one of them.
+"""`UserError`, and the operating system's errors (disk full, out of memory, …) that are reported in the same way.
 
-A `UserError` is something the user can mend: a wrong key, a missing file, a host without a sandbox. The command line
-prints its message as one line and exits with status 2. A full disk or too little memory can strike anywhere, in any
-library: `lack` knows them by what they raise, `refusal` by trying. Anything else is a bug of ours and keeps its
-traceback.
+The command line prints a `UserError` as one line and exits with status 2. A full disk or too little memory can show up
+anywhere, in any library: `resource_error` recognises them by what they raise, `write_error` by trying to write. Any
+other exception is a bug of ours and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ import errno
 import os
 from pathlib import Path
 
-_AGAIN = "and run again: what is finished stays"
+_AGAIN = "and run again: finished work is kept"
 _DISK = f"the disk is full; free some space {_AGAIN}"
 _READ_ONLY = f"the file system is read-only; mount it for writing or work in another folder, {_AGAIN}"
-_PERMISSION = f"no permission; mend the owner or the mode (`ls -l`) {_AGAIN}"
+_PERMISSION = f"no permission; fix the owner or the mode (`ls -l`) {_AGAIN}"
 _MEMORY = (
     "memory ran out; lower training.per_device_batch_size, sampling.batch_tokens or verification.workers, "
     f"or run fewer jobs at once, {_AGAIN}"
@@ -30,7 +29,7 @@ _BY_ERRNO = {
     errno.EMFILE: _OPEN_FILES,
     errno.ENFILE: _OPEN_FILES,
 }
-# What libraries with their own errors say: safetensors, SQLite, torch's files, torch's allocators.
+# Messages of libraries that raise their own errors: safetensors, SQLite, torch's files, torch's allocators.
 _BY_TEXT = {
     "No space left on device": _DISK,
     "database or disk is full": _DISK,
@@ -42,11 +41,11 @@ _BY_TEXT = {
 
 
 class UserError(Exception):
-    """A fault in what the user gave or has; the message names the thing and what to do about it."""
+    """Something the user can fix: a wrong key, a missing file, a host without a sandbox. The message says how."""
 
 
-def lack(error: BaseException) -> str | None:
-    """What the machine lacked, if that is why `error` was raised, and the mend, in one line; else None."""
+def resource_error(error: BaseException) -> str | None:
+    """One line that says which resource the machine lacked and what to do, if that is why `error` was raised."""
     if isinstance(error, PermissionError) and error.filename:
         return f"{error.filename}: {_PERMISSION}"
     seen: BaseException | None = error
@@ -55,20 +54,20 @@ def lack(error: BaseException) -> str | None:
             return f"{seen.filename}: {_BY_ERRNO[seen.errno]}" if seen.filename else _BY_ERRNO[seen.errno]
         if isinstance(seen, MemoryError):
             return _MEMORY
-        for text, mend in _BY_TEXT.items():
+        for text, fix in _BY_TEXT.items():
             if text in str(seen):
-                return mend
+                return fix
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
     return None
 
 
-_TRIAL_BYTES = 2**16  # SQLite's first files are that large
+_TRIAL_BYTES = 2**16  # as large as SQLite's first files
 
 
-def refusal(folder: str | Path) -> str | None:
-    """Why nothing can be written in a folder that exists, and the mend, in one line; None where it can.
+def write_error(folder: str | Path) -> str | None:
+    """One line that says why an existing folder cannot be written and what to do; None if it can be.
 
-    Found by trying: SQLite says no more than "disk I/O error", Snakemake names files instead of reasons.
+    Writes a trial file, because SQLite reports only "disk I/O error" and Snakemake only the names of files.
     """
     trial = Path(folder, f".trial-{os.getpid()}")
     try:
@@ -78,5 +77,5 @@ def refusal(folder: str | Path) -> str | None:
         finally:
             trial.unlink(missing_ok=True)
     except OSError as error:
-        return lack(OSError(error.errno, error.strerror, str(folder)))
+        return resource_error(OSError(error.errno, error.strerror, str(folder)))
     return None

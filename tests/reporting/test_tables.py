@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from maxk.artifacts import files
 from maxk.errors import UserError
 from maxk.reporting import specs, statistics, tables, terminal
 from maxk.reporting.load import load
+from maxk.stages import show
 from maxk.stages import table as stage
 
 
@@ -214,28 +216,23 @@ def test_the_files_are_the_same_bytes_every_time(small: Experiment) -> None:
     assert digests == [files.digest(path) for path in made[0]]
 
 
-def test_show_prints_numbers_and_marks(small: Experiment) -> None:
-    from rich.console import Console
-
+def test_show_prints_numbers_and_marks(small: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     tables.write(build(small, "table2"), small.config)
-    console = Console(width=120, force_terminal=True, color_system="standard", record=True)
-    with console.capture() as captured:
-        terminal.show("results/table2.md", console)
-    text = captured.get()
-    assert "Table 2: max@128 of all policies" in text
-    assert "\x1b[1m0.875\x1b[0m" in text  # bold
-    assert "\x1b[4m0.625\x1b[0m" in text  # underlined
-    assert "**" not in text
-    assert "<u>" not in text
-
-    narrow = Console(width=30)
-    with narrow.capture() as captured:
-        terminal.show("results/table2.md", narrow)
-    assert captured.get().count("Method") == 2  # columns that do not fit follow in a second block
-    assert captured.get().count("0.875") == 1
-
+    for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "120"), ("TERM", "xterm")):
+        monkeypatch.setenv(name, value)
+    printed = io.StringIO()
+    terminal.show("results/table2.md", file=printed)
+    assert "Table 2: max@128 of all policies" in printed.getvalue()
+    assert "\x1b[1m0.875\x1b[0m" in printed.getvalue()  # bold
+    assert "\x1b[4m0.625\x1b[0m" in printed.getvalue()  # underlined
     with pytest.raises(UserError, match=r"results/table7.md: no such file; run `maxk table table7`"):
         terminal.show("results/table7.md")
+
+
+def test_show_without_a_name_lists_the_tables(small: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
+    tables.write(build(small, "table2"), small.config)
+    show.run(argparse.Namespace(name=None, config=small.config.layout.config))
+    assert capsys.readouterr().out == "table2       Table 2: max@128 of all policies\n"
 
 
 def test_the_command_writes_what_is_named_or_nothing(small: Experiment) -> None:

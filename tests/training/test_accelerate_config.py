@@ -19,7 +19,6 @@ def test_shipped_files(root: Path) -> None:
     ddp, fsdp2, zero3 = (read(str(root / f"config/accelerate/{name}.yaml")) for name in ("ddp", "fsdp2", "zero3"))
     assert (ddp.shards, fsdp2.shards, zero3.shards) == (False, True, True)
     assert (ddp.read_once, fsdp2.read_once, zero3.read_once) == (False, False, True)
-    assert not any(one.offloaded for one in (ddp, fsdp2, zero3))
     require_sound(TRAINING.model_copy(update={"accelerate": str(root / "config/accelerate/fsdp2.yaml")}), 2)
 
 

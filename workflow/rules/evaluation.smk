@@ -28,7 +28,7 @@ rule sample:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=memory.sample(CONFIG),
+        mem_mb=doubled_on_retry(lambda _: memory.sample(CONFIG)),
         runtime=12 * 60,
         gpu=gpus(CONFIG.sampling.gpus),
     params:
@@ -57,7 +57,7 @@ rule verify:
         "../../environment.yml"
     threads: CONFIG.verification.workers
     resources:
-        mem_mb=memory.verify(CONFIG),
+        mem_mb=doubled_on_retry(lambda _: memory.verify(CONFIG)),
         runtime=12 * 60,
     params:
         config=OUT.config,

@@ -47,7 +47,9 @@ rule train:
         "../../environment.yml"
     threads: lambda wildcards: CONFIG.training_of(wildcards.objective).processes
     resources:
-        mem_mb=lambda wildcards: memory.train(CONFIG, wildcards.objective),
+        mem_mb=doubled_on_retry(
+            lambda wildcards: memory.train(CONFIG, wildcards.objective)
+        ),
         runtime=24 * 60,
         gpu=lambda wildcards: gpus(CONFIG.training_of(wildcards.objective).processes),
     params:

@@ -1,26 +1,16 @@
-"""Configuration, tracking and data: what every job needs before it starts.
+"""Hooks at the start and the end of a run, and the data.
 
-Makes results/config.json and results/tracking.json when a run starts, and results/data/{dataset}/problems.parquet.
+Writes results/config.json and results/tracking.json when a run starts, and results/data/{dataset}/problems.parquet.
 """
 
-# Told before Snakemake looks at the files: it would list those that it cannot write. Only a run names cores or nodes.
-asked = workflow.resource_settings
-if (
-    workflow.is_main_process
-    and (asked.cores or asked.nodes)
-    and not workflow.output_settings.dryrun
-):
-    with user_errors():
-        if reason := refusal(OUT.root):
-            raise UserError(reason)
+RUN_LOCK = []
 
 
-# Not a rule: a changed configuration must not make everything out of date, and `ancient()` inputs of a rule that runs
-# hide jobs that must run. What decides a job's result stands in its params.
+# Not a rule: a changed configuration must not make every result out of date, and `ancient()` inputs of a rule that runs
+# hide jobs that must run. Each rule has the settings that determine its result in its params.
 onstart:
     with user_errors():
-        files.claim(OUT.root)
-        shell(CLOCK)
+        RUN_LOCK.append(files.lock(OUT.root, wait=False))
         shell(
             "python -m maxk configure {content:q} {here}",
             content=CONFIG.model_dump_json(),
@@ -29,17 +19,17 @@ onstart:
 
 
 onsuccess:
-    shell("python -m maxk conclude --config {OUT.config:q}")
-    print(outcome.success(CONFIG), file=sys.stderr)
+    shell("python -m maxk finalize --config {OUT.config:q}")
+    exit_report.success(CONFIG)
 
 
 onerror:
-    shell("python -m maxk conclude --failed --config {OUT.config:q}")
-    print(outcome.failure(log), file=sys.stderr)
+    shell("python -m maxk finalize --failed --config {OUT.config:q}")
+    print(exit_report.FAILURE, file=sys.stderr)
 
 
 rule prepare:
-    """Turn a source's rows into problems, counting what every filter leaves."""
+    """Convert a source's rows into problems; count the rows left by every filter."""
     output:
         problems=OUT.problems("{dataset}"),
         funnel=OUT.funnel("{dataset}"),
@@ -51,7 +41,9 @@ rule prepare:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards: memory.prepare(CONFIG, wildcards.dataset),
+        mem_mb=doubled_on_retry(
+            lambda wildcards: memory.prepare(CONFIG, wildcards.dataset)
+        ),
         runtime=60,
     params:
         config=OUT.config,

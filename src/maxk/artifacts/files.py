@@ -1,8 +1,8 @@
-"""Files that are either whole or absent, and that say where they come from.
+"""Reads and writes the files of an experiment: text, JSON, and parquet with its provenance; locks folders.
 
-Every output is written beside its place and renamed into it, so that its existence means completion, also after
-kill -9. Parquet files carry their `Provenance`; reading one checks its columns and types and names the file and the
-mend where something is off. A file's identity is `digest(path)`, a SHA-256 of its content.
+Every file is written beside its target and renamed, so that a file that exists is complete, also after kill -9. Reading
+a parquet file checks its columns and types; the error names the file and the fix. A file's identity is `digest(path)`,
+a SHA-256 of its content.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from maxk.artifacts import records
 from maxk.artifacts.digests import canonical
 from maxk.artifacts.packing import packed
 from maxk.artifacts.records import Policy, Problem, Provenance, Task, Test
-from maxk.errors import UserError, lack
+from maxk.errors import UserError, resource_error
 
 _PROVENANCE_KEY = b"maxk"
-# Characters of tests in a row group of problems. Groups are written and read one by one: a benchmark's tests can be
-# gigabytes, and Arrow reads no nested column of more than 2 GiB at once.
+# Characters of tests in a row group of problems. Groups are written and read one by one: a benchmark can have gigabytes
+# of tests, and Arrow cannot read a nested column of more than 2 GiB at once.
 _GROUP_SIZE, _GROUP_ROWS = 2**26, 1024
 ALL = slice(None)
 
 
 @contextlib.contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; on success it becomes `path`, on any error it is removed.
+    """Yields a temporary path beside `path`; on success it replaces `path`, on any error it is removed.
 
-    The temporary file has one name and is locked, so a killed writer's is used again and two writers take turns. Raises
-    UserError where the folder cannot be written or the disk is full.
+    The temporary file has one name and is locked: a killed writer's file is reused, and two writers take turns. Raises
+    UserError if the folder cannot be written or the disk is full.
     """
     target = Path(path)
     temporary = target.with_name(f".{target.name}.partial")
@@ -54,7 +54,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
         os.fsync(handle)
         temporary.replace(target)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)  # while it is locked: later the name may be another writer's
+        temporary.unlink(missing_ok=True)  # while it is locked: later the name may belong to another writer
         if isinstance(error, OSError):
             raise _unwritten(target, error) from error
         raise
@@ -63,45 +63,27 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 
 def _locked(path: Path) -> IO[bytes]:
-    """The emptied file at `path`, held by this process; waits for its turn."""
+    """The emptied file at `path`, locked by this process; waits for its turn."""
     while True:
         handle = path.open("ab")
-        _lock(handle, fcntl.LOCK_EX)
+        _flock(handle, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle.fileno()), path.stat()):
                 handle.truncate(0)
                 return handle
-        handle.close()  # the one before us has moved the file to its place
+        handle.close()  # the previous writer has moved the file to its target
 
 
 def _unwritten(target: Path, error: OSError) -> UserError:
-    mend = lack(OSError(error.errno, error.strerror)) or "mend the path and run again"
-    return UserError(f"{target}: cannot be written ({error.strerror}), nothing was changed; {mend}")
+    fix = resource_error(OSError(error.errno, error.strerror)) or "fix the path and run again"
+    return UserError(f"{target}: cannot be written ({error.strerror}), nothing was changed; {fix}")
 
 
-@contextlib.contextmanager
-def exclusive(folder: str | Path) -> Iterator[None]:
-    """Holds a folder for this process; waits while another does, such as a job whose Snakemake was killed.
+def lock(folder: str | Path, wait: bool = True) -> IO[bytes]:
+    """Locks a folder until the returned handle is closed; use it as a context manager, or keep it.
 
-    The lock is the kernel's and ends with its holder, however that ends.
-    """
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    with Path(folder, ".lock").open("ab") as handle:
-        try:
-            _lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"{folder}: another process is at work here; waiting for it to end", file=sys.stderr, flush=True)
-            _lock(handle, fcntl.LOCK_EX)
-        yield
-
-
-_claims: list[IO[bytes]] = []  # open until this process ends
-
-
-def claim(folder: str | Path) -> None:
-    """Holds an experiment's folder for this run until the process ends; its jobs share the lock (common.smk).
-
-    Raises UserError while another run, or a job that a killed run left behind, is at work there.
+    The lock is the kernel's, so it ends with this process however that ends. While another process holds it, waits;
+    with `wait=False` raises UserError instead.
     """
     path = Path(folder, ".lock")
     try:
@@ -110,19 +92,21 @@ def claim(folder: str | Path) -> None:
     except OSError as error:
         raise _unwritten(path, error) from None
     try:
-        _lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        handle.close()
-        raise UserError(
-            f"{folder}: another run is at work here, or a job that a killed run left (`fuser -v {path}` shows which); "
-            "wait for it to end, then type the same command again"
-        ) from None
-    _lock(handle, fcntl.LOCK_SH)
-    _claims.append(handle)
+        if not wait:
+            handle.close()
+            raise UserError(
+                f"{folder}: another run is using it (`fuser -v {path}` shows which); wait for it to end, then run the "
+                "same command again"
+            ) from None
+        print(f"{folder}: waiting for another process that is using it", file=sys.stderr, flush=True)
+        _flock(handle, fcntl.LOCK_EX)
+    return handle
 
 
-def _lock(handle: IO[bytes], how: int) -> None:
-    """Takes a kernel lock; on a file system that has none, work goes on without."""
+def _flock(handle: IO[bytes], how: int) -> None:
+    """Takes a kernel lock; does nothing on a file system that has none."""
     try:
         fcntl.flock(handle, how)
     except OSError as error:
@@ -163,7 +147,7 @@ def write_table(path: str | Path, columns: Mapping[str, Sequence[Any]], schema: 
 def _write_groups(
     path: str | Path, groups: Iterable[Mapping[str, Sequence[Any]]], schema: pa.Schema, source: Provenance
 ) -> None:
-    """Writes row groups as they come; only one is held at a time."""
+    """Writes row groups one by one; only one is in memory at a time."""
     labelled = schema.with_metadata({_PROVENANCE_KEY: canonical(dataclasses.asdict(source)).encode()})
     with atomic(path) as temporary, pq.ParquetWriter(temporary, labelled, compression="zstd") as writer:
         for columns in groups:
@@ -171,7 +155,7 @@ def _write_groups(
 
 
 def read_table(path: str | Path, schema: pa.Schema) -> pa.Table:
-    """The table at `path`. Raises UserError where it is absent, damaged or not of `schema`."""
+    """The table at `path`. Raises UserError if it is absent, damaged or not of `schema`."""
     file = _checked(path, schema)
     groups = [_group(file, number, schema) for number in range(file.num_row_groups)]
     return pa.concat_tables(groups) if groups else schema.empty_table()
@@ -192,15 +176,15 @@ def _checked(path: str | Path, schema: pa.Schema) -> pq.ParquetFile:
 
 
 def _group(file: pq.ParquetFile, number: int, schema: pa.Schema) -> pa.Table:
-    """A row group's columns of `schema`; others are not read."""
+    """The columns of `schema` in one row group."""
     return file.read_row_group(number, columns=schema.names).select(schema.names)
 
 
 def read_provenance(path: str | Path) -> Provenance:
-    """What made the parquet file at `path`."""
+    """The provenance of the parquet file at `path`."""
     metadata = _opened(path).schema_arrow.metadata or {}
     if _PROVENANCE_KEY not in metadata:
-        raise UserError(f"{path}: does not say what made it; delete the file and run again")
+        raise UserError(f"{path}: holds no provenance; delete the file and run again")
     return Provenance(**json.loads(metadata[_PROVENANCE_KEY]))
 
 
@@ -230,18 +214,18 @@ def _columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
 
 
 def read_tasks(path: str | Path, split: str) -> list[Task]:
-    """The tasks of a split, in file order: no test is read. Raises UserError where the split is empty."""
+    """The tasks of a split, in file order, without their tests. Raises UserError if the split is empty."""
     return [Task(**row) for row in _rows(path, records.TASK, split, ALL)]
 
 
 def read_problems(path: str | Path, split: str, share: slice = ALL) -> list[Problem]:
-    """The problems of a split, in file order, or a share of them. Raises UserError where the split is empty."""
+    """The problems of a split, in file order, or a slice of them. Raises UserError if the split is empty."""
     rows = _rows(path, records.PROBLEM, split, share)
     return [Problem(**{**row, "tests": [Test(**test) for test in row["tests"]]}) for row in rows]
 
 
 def _rows(path: str | Path, schema: pa.Schema, split: str, share: slice) -> Iterator[dict[str, Any]]:
-    """A share of a split's rows; those of other row groups are not read, and one group is held at a time."""
+    """A slice of a split's rows; reads only the row groups that hold them, one at a time."""
     splits = read_table(path, pa.schema([schema.field("split")])).column("split").to_pylist()
     positions = [position for position, one in enumerate(splits) if one == split]
     if not positions:

@@ -32,8 +32,17 @@ class Layout:
 
     @property
     def tracking(self) -> str:
-        """Where this experiment's MLflow runs are kept."""
+        """Where this experiment's MLflow runs are, and which records were sent to them."""
         return f"{self.root}/tracking.json"
+
+    @property
+    def records_folder(self) -> str:
+        """Records of all jobs for MLflow."""
+        return f"{self.root}/logs/tracking"
+
+    def records(self, job: str) -> str:
+        """Records of a job for MLflow, one JSON object per line."""
+        return f"{self.records_folder}/{job}.jsonl"
 
     def verdict_cache(self, host: str) -> str:
         """Verdicts of programs graded before, by machine: SQLite's log is shared through memory, not over a network."""

@@ -1,1 +1,1 @@
-"""What a job takes of its machine: GPUs and main memory."""
+"""Resources of a job: GPUs and main memory."""

@@ -25,7 +25,7 @@ def register_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
     folder = Path(config.layout.policy(BASE)).parent
-    with files.exclusive(folder), tracking.stage(config, "base", policy=BASE) as run:
+    with files.lock(folder), tracking.stage(config, "base", policy=BASE) as run:
         settings = config.settings("base")
         run.params(settings)
         model, revision = _model(config, run)

@@ -1,6 +1,5 @@
-"""maxk configure: what a run does first. It validates the configuration, writes it, resolved, to
-`results/config.json`, where every stage reads it, and starts the tracking (the MLflow database must exist before jobs
-run side by side).
+"""maxk configure: called when a pipeline run starts. Validates the configuration, starts the tracking, and writes the
+resolved configuration to `results/config.json`, where every stage reads it.
 """
 
 from __future__ import annotations
@@ -10,25 +9,27 @@ import json
 from typing import Any
 
 from maxk import config as configuration
-from maxk import tracking
-from maxk.artifacts import environment, files
+from maxk.artifacts import files
 from maxk.errors import UserError
+from maxk.resources import gpus
 
 
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("configure", help="write the resolved configuration and start the tracking")
     parser.add_argument("content", help="the configuration as JSON")
-    parser.add_argument("--local", action="store_true", help="jobs run on this machine: its GPUs must suffice")
+    parser.add_argument("--local", action="store_true", help="jobs run on this machine: it must have enough GPUs")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
+    from maxk.tracking import mirror
+
     try:
         content = json.loads(args.content)
     except ValueError as error:
         raise UserError(f"not JSON ({error})") from None
     config = configuration.parse(content)
     if args.local and config.gpus:
-        environment.require_gpus(config.gpus)
-    tracking.start(config)
+        gpus.require(config.gpus)
+    mirror.start(config)
     files.write_json(config.layout.config, config.model_dump(mode="json"))

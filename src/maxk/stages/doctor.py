@@ -1,11 +1,11 @@
-"""`maxk doctor`: what works on this machine, at which scale, and how to mend the rest.
+"""`maxk doctor`: what works on this machine, at which scale, and how to fix the rest.
 
     maxk doctor                                # pocket, mini and paper
     maxk doctor --config config/mine.yaml      # and an experiment of yours
 
 Every check tries the thing itself: attacks run in the sandbox, the hub and the tracker are asked. Exit status 0 if the
-experiment asked for works here (without `--config` the default one), 1 if not. GPU memory and disk are judged by the
-rates of config/rates.yaml, so they are estimates.
+experiment asked for (without `--config`, the default one) works here, else 1. GPU memory and disk are estimates from
+the rates of config/rates.yaml.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import argparse
 import importlib.util
 import os
 import platform
-import re
 import shutil
 import tomllib
 import urllib.error
@@ -38,17 +37,17 @@ INSTALL = "python -m pip install --editable ."
 
 @dataclass(frozen=True)
 class Check:
-    """What was found. A check that is not `ok` keeps every experiment from running; `mend` may also be an advice."""
+    """A result. A check that is not `ok` keeps every experiment from running; one that is may still have a `fix`."""
 
     name: str
-    said: str
+    found: str
     ok: bool = True
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What experiments need of a machine, in numbers: memory of the smallest GPU, and free disk, in GB."""
+    """What experiments need of a machine: GPUs, memory of the smallest one and free disk in GB, hub, vLLM."""
 
     gpus: int
     gpu_gb: float
@@ -58,8 +57,8 @@ class Machine:
 
 
 def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("doctor", help="say what works on this machine, and how to mend the rest")
-    parser.add_argument("--config", help="a config file to judge too, such as config/mine.yaml")
+    parser = subparsers.add_parser("doctor", help="check what works on this machine, and how to fix the rest")
+    parser.add_argument("--config", help="a config file to check too, such as config/mine.yaml")
     parser.set_defaults(run=run)
 
 
@@ -68,22 +67,18 @@ def run(args: argparse.Namespace) -> int:
     experiments = {name: configuration.experiment(path) for name, path in scales.items()}
     asked = next(iter(experiments))
     gpu_gb, disk_gb = gpus(), shutil.disk_usage(".").free / 1e9
-    machine = Machine(len(gpu_gb), min(gpu_gb, default=0.0), disk_gb, hub_answers(), has_vllm())
+    machine = Machine(len(gpu_gb), min(gpu_gb, default=0.0), disk_gb, hub_responds(), has_vllm())
     checks = [*machine_checks(machine, gpu_gb), *software_checks(experiments[asked])]
     for check in checks:
-        print(f"{'ok' if check.ok else 'BAD':4} {check.name:12} {check.said}")
-        if check.mend:
-            print(f"{'':17} → {check.mend}")
+        print(f"{'ok' if check.ok else 'BAD':4} {check.name:10} {check.found}")
+        if check.fix:
+            print(f"{'':15} → {check.fix}")
     print()
-    faults = [f"{check.name}: {check.said}" for check in checks if not check.ok]
-    works = {name: [*faults, *obstacles(config, machine)] for name, config in experiments.items()}
-    for name, found in works.items():
-        print(
-            f"{name}: {'works here' if not found else 'does not work here:'}",
-            *(f"  - {one}" for one in found),
-            sep="\n",
-        )
-    return 1 if works[asked] else 0
+    faults = [f"{check.name}: {check.found}" for check in checks if not check.ok]
+    obstacles_of = {name: [*faults, *obstacles(config, machine)] for name, config in experiments.items()}
+    for name, found in obstacles_of.items():
+        print(f"{name}: {'does not work here:' if found else 'works here'}", *(f"  - {one}" for one in found), sep="\n")
+    return 1 if obstacles_of[asked] else 0
 
 
 # -------------------------------------------------------------------------------------------------------- the machine
@@ -94,8 +89,8 @@ def gpus() -> list[float]:
     return [torch.cuda.get_device_properties(i).total_memory / 1e9 for i in range(torch.cuda.device_count())]
 
 
-def hub_answers() -> bool:
-    """Whether the Hugging Face hub, or the mirror that HF_ENDPOINT names, answers."""
+def hub_responds() -> bool:
+    """Whether the Hugging Face hub, or the mirror that HF_ENDPOINT names, responds."""
     if _offline():
         return False
     url = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
@@ -121,12 +116,10 @@ def machine_checks(machine: Machine, gpu_gb: list[float]) -> Iterator[Check]:
     cores = len(os.sched_getaffinity(0))
     yield Check("machine", f"{cores} cores, {memory_gb:.0f} GB memory, {machine.disk_gb:.0f} GB of disk free")
     found = ", ".join(f"{gb:.0f} GB" for gb in gpu_gb)
-    yield Check("gpu", f"{machine.gpus}: {found}" if gpu_gb else "none: all runs on the CPU")
-    silent = "does not answer: only what is cached or local can be used"
-    silent = "not asked: HF_HUB_OFFLINE is set" if _offline() else silent
-    yield Check("hub", "answers" if machine.hub else silent)
-    version = metadata.version("vllm") if machine.vllm else "not installed; only backend: vllm needs it"
-    yield Check("vllm", version)
+    yield Check("gpu", f"{machine.gpus}: {found}" if gpu_gb else "none: everything runs on the CPU")
+    silent = "not asked, HF_HUB_OFFLINE is set" if _offline() else "does not respond"
+    yield Check("hub", "responds" if machine.hub else f"{silent}: only cached or local models and datasets can be used")
+    yield Check("vllm", metadata.version("vllm") if machine.vllm else "not installed; only `backend: vllm` needs it")
 
 
 # -------------------------------------------------------------------------------------------------------- the software
@@ -136,34 +129,34 @@ def software_checks(config: Config) -> Iterator[Check]:
     yield check_packages(project["dependencies"])
     yield check_sandbox(config)
     yield check_tracking(config)
-    yield check_profiles(ROOT / "workflow" / "profiles")
 
 
 def check_python(required: str) -> Check:
     from packaging.specifiers import SpecifierSet
 
     ok = platform.python_version() in SpecifierSet(required)
-    mend = "" if ok else "make PYTHON=/path/to/python3.11"
-    return Check("python", f"{platform.python_version()} (needs {required})", ok, mend)
+    fix = "" if ok else "make PYTHON=/path/to/python3.11"
+    return Check("python", f"{platform.python_version()} (needs {required})", ok, fix)
 
 
-def check_packages(pins: list[str]) -> Check:
-    """Whether every pinned package is here; another version than the pinned one is told, since nobody tried it."""
+def check_packages(required: list[str]) -> Check:
+    """Whether every required package is installed; a version that was not asked for is reported, but ok."""
+    from packaging.requirements import Requirement
+
     missing, other = [], []
-    for pin in pins:
-        name, version = pin.split("==")
+    for requirement in map(Requirement, required):
         try:
-            found = metadata.version(name).split("+")[0]  # 2.13.0+cpu is a build of 2.13.0
+            version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            missing.append(name)
+            missing.append(requirement.name)
             continue
-        if found != version:
-            other.append(f"{name} {found} (pinned {version})")
+        if not requirement.specifier.contains(version, prereleases=True):
+            other.append(f"{requirement.name} {version} (tested: {requirement.specifier})")
     if missing:
         return Check("packages", f"missing: {', '.join(missing)}", False, INSTALL)
     if other:
-        return Check("packages", f"not tried together: {', '.join(other)}", mend=INSTALL)
-    return Check("packages", f"{len(pins)}, all at their pins")
+        return Check("packages", f"untested versions: {', '.join(other)}", fix=INSTALL)
+    return Check("packages", f"{len(required)}, all in tested versions")
 
 
 def check_sandbox(config: Config) -> Check:
@@ -175,11 +168,11 @@ def check_sandbox(config: Config) -> Check:
             grader.canary()
             reasons = {tier: why for tier, why in grader.tier_reasons.items() if tier != grader.tier}
             passed_over = "; ".join(f"{tier} is not used: {why}" for tier, why in reasons.items())
-            advice = "apt-get install bubblewrap" if "bubblewrap" in reasons and not shutil.which("bwrap") else ""
-            said = f"{grader.tier}, withstood the attacks that were tried{f' ({passed_over})' if reasons else ''}"
-            return Check("sandbox", said, mend=advice)
+            fix = "apt-get install bubblewrap" if "bubblewrap" in reasons and not shutil.which("bwrap") else ""
+            found = f"{grader.tier}, withstood the attacks{f' ({passed_over})' if reasons else ''}"
+            return Check("sandbox", found, fix=fix)
     except UserError as error:
-        return Check("sandbox", str(error), False, "docs/grader.md says what each tier needs")
+        return Check("sandbox", str(error), False, "docs/grader.md lists what each tier needs")
 
 
 def check_tracking(config: Config) -> Check:
@@ -187,57 +180,43 @@ def check_tracking(config: Config) -> Check:
 
     if not config.tracking.enabled:
         return Check("tracking", "off (tracking.enabled)")
-    said = server.without_secrets(server.address(config))
+    shown = server.without_secrets(server.address(config))
     try:
         server.ask(server.address(config))
     except Exception as error:
-        mend = "mend MLFLOW_TRACKING_URI or unset it"
-        return Check("tracking", f"{said} does not answer ({server.reason(error)})", False, mend)
-    return Check("tracking", said)
-
-
-def check_profiles(folder: Path) -> Check:
-    """Snakemake's profiles, and whether the plugin of each one's executor is installed."""
-    found = []
-    for path in sorted(folder.glob("*/config*.yaml")):
-        try:
-            executor = configuration.read_yaml(path).get("executor")
-        except UserError as error:
-            return Check("profiles", str(error), False, "mend the file, or take the one of the repository")
-        plugin = executor is None or importlib.util.find_spec(f"snakemake_executor_plugin_{executor.replace('-', '_')}")
-        lacks = "" if plugin else f" (lacks snakemake-executor-plugin-{executor})"
-        found.append(f"{path.parent.name}{lacks}")
-    return Check("profiles", ", ".join(found) or "none", bool(found), "" if found else "git checkout workflow/profiles")
+        fix = "fix or unset MLFLOW_TRACKING_URI"
+        return Check("tracking", f"{shown} does not respond ({server.reason(error)})", False, fix)
+    return Check("tracking", shown)
 
 
 # ----------------------------------------------------------------------------------------------------- the experiments
 def obstacles(config: Config, machine: Machine) -> Iterator[str]:
-    """What keeps an experiment from running on a machine, each with its mend."""
+    """What keeps an experiment from running on a machine, each with its fix."""
     if config.gpus > machine.gpus:
         yield (
-            f"it asks for {config.gpus} GPU(s) and {machine.gpus} are here: use such a machine or a cluster "
-            "(`--profile`), or set `gpus` and `training.processes` to what there is"
+            f"it needs {config.gpus} GPU(s), {machine.gpus} found: use such a machine or a cluster (docs/clusters.md), "
+            "or set `gpus` and `training.processes` to what there is"
         )
     gpu_gb, disk_gb = needs(config)
     if config.gpus and machine.gpus and gpu_gb > machine.gpu_gb:
         yield (
-            f"training needs at least {gpu_gb:.0f} GB of GPU memory and {machine.gpu_gb:.0f} are there: more "
+            f"training needs at least {gpu_gb:.0f} GB of GPU memory, {machine.gpu_gb:.0f} GB found: more "
             "`training.processes` with `accelerate`, `training.lora`, or a smaller base"
         )
     yield from sorted(set(_unsound(config)))
     if disk_gb > machine.disk_gb:
-        yield f"it writes about {disk_gb:.0f} GB and {machine.disk_gb:.0f} are free here: see `maxk clean`"
+        yield f"it writes about {disk_gb:.0f} GB, {machine.disk_gb:.0f} GB are free: see `maxk clean`"
     if not machine.hub and (absent := [name for kind, name in from_hub(config) if not cached(kind, name)]):
         yield (
-            f"the hub does not answer and the cache lacks {', '.join(absent)}: go "
-            "online (HF_HUB_OFFLINE, HF_ENDPOINT), or name local copies"
+            f"the hub does not respond, the cache lacks {', '.join(absent)}: go online (HF_HUB_OFFLINE, HF_ENDPOINT), "
+            "or name local copies"
         )
     if not machine.vllm and "vllm" in (config.sampling.backend, config.training.generator.backend):
-        yield "it uses backend: vllm, which is not installed here (docs/sampling.md), or set `transformers`"
+        yield "it uses `backend: vllm`, which is not installed: see docs/sampling.md, or use `transformers`"
 
 
 def _unsound(config: Config) -> Iterator[str]:
-    """What its accelerate files ask for in vain; a file named relative to another folder is not looked for."""
+    """Faults of its accelerate files; a file that is not found from this folder is skipped."""
     for training in map(config.training_of, config.objectives):
         if training.accelerate is not None and Path(training.accelerate).is_file():
             try:
@@ -247,10 +226,10 @@ def _unsound(config: Config) -> Iterator[str]:
 
 
 def needs(config: Config) -> tuple[float, float]:
-    """GB of memory on each GPU and GB of disk, by the rates of the base model; zero where there are none.
+    """GB of memory on each GPU and GB of disk, from the rates of the base model; zero if there are none.
 
     Training holds weights, gradients and two Adam moments in float32, and the reference policy in bfloat16; activations
-    come on top.
+    are not counted.
     """
     from maxk.reporting import plan
 
@@ -259,14 +238,14 @@ def needs(config: Config) -> tuple[float, float]:
         profile = rates.profiles[plan.choose(rates, config, None)]
     except UserError:
         return 0.0, 0.0
-    weights = profile.policy_gb.value  # 2 bytes a parameter
+    weights = profile.policy_gb.value  # 2 bytes per parameter
     held = weights if config.training.lora is not None else 8 * weights
     disk_gb = plan.peak_disk_gb(config, list(plan.plan(config, rates, profile)), profile)
     return (held + weights) / config.training.processes, disk_gb
 
 
 def from_hub(config: Config) -> Iterator[tuple[str, str]]:
-    """(kind, id) of what an experiment takes from the hub."""
+    """(kind, id) of every model and dataset that an experiment takes from the hub."""
     if isinstance(config.base, HubBase) and not Path(config.base.model).is_dir():
         yield "model", config.base.model
     for dataset in config.datasets.values():
@@ -282,5 +261,5 @@ def cached(kind: str, name: str) -> bool:
     """Whether the local cache holds some revision of a hub repository."""
     from huggingface_hub import constants
 
-    folder = re.sub("/", "--", f"{kind}s/{name}")
+    folder = f"{kind}s--{name.replace('/', '--')}"
     return any((Path(constants.HF_HUB_CACHE) / folder / "snapshots").glob("*"))

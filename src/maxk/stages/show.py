@@ -1,13 +1,9 @@
-"""`maxk show NAME`: a table in the terminal, as `maxk table` wrote it.
-
-Nothing is computed: the Markdown twin is shown with its marks.
-
-    maxk show table2 --config results/config.json
-"""
+"""`maxk show [NAME]`, such as `maxk show table2`: prints a table; without a name, lists the tables there are."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
@@ -15,12 +11,17 @@ from maxk import config as configuration
 
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("show", help="print a table in the terminal")
-    parser.add_argument("name", metavar="NAME", help="table1, table2, … or comparison")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="table1, table2, … or comparison; without it, a list")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     from maxk.reporting import terminal
 
-    config = configuration.load(args.config)
-    terminal.show(config.layout.table(args.name, "md"))
+    layout = configuration.load(args.config).layout
+    if args.name is not None:
+        terminal.show(layout.table(args.name, "md"))
+        return
+    for path in sorted(Path(layout.root).glob("*.md"), key=lambda path: (len(path.stem), path.stem)):
+        title = path.read_text(encoding="utf-8").partition("\n")[0].strip("*")
+        print(f"{path.stem:12} {title}")

@@ -41,9 +41,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.every_objective)}")
     training = config.training_of(args.objective)
     accelerate_config.require_sound(training, config.gpus)
-    if training.processes > 1 and os.environ.get("WORLD_SIZE") == str(training.processes):  # one of several
-        gpus.join()
-    else:
+    if training.processes == 1 or os.environ.get("WORLD_SIZE") != str(training.processes):  # not one of several yet
         gpus.hold(training.processes if config.gpus else 0)
         if training.processes > 1:
             _launch(training)
@@ -52,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
         return
     name, layout = policy_name(args.objective, args.seed), config.layout
     folder = Path(layout.policy(name)).parent
-    with files.exclusive(folder), tracking.stage(config, "train", policy=name) as tracked:
+    with files.lock(folder), tracking.stage(config, "train", policy=name) as tracked:
         policy = _train(config, args.objective, args.seed, tracked)
         files.write_policy(layout.policy(name), policy)
         shutil.rmtree(folder / "checkpoints")  # only now: without the marker they are what a killed run goes on from
@@ -74,7 +72,6 @@ def _launch(training: Training) -> None:
     if training.accelerate is not None:
         launcher = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
         launcher += ["--main_process_port", "0"]  # a free one: jobs share a host
-    gpus.keep_through_exec()
     os.execv(sys.executable, [sys.executable, "-m", *launcher, "--module", "maxk", *sys.argv[1:]])
 
 

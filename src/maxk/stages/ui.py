@@ -1,6 +1,6 @@
-"""`maxk ui`: the MLflow page of an experiment, on the scores with their charts.
+"""`maxk ui`: the MLflow page of an experiment; sends new records to it until stopped.
 
-Where jobs are tracked by a server, its page is named; else one is served on this machine until it is stopped.
+If `MLFLOW_TRACKING_URI` names a server, prints the link of its page; for a database, serves the page on this machine.
 
     maxk ui                                        # the default experiment
     maxk ui --config config/mini.yaml
@@ -9,19 +9,65 @@ Where jobs are tracked by a server, its page is named; else one is served on thi
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from maxk import config as configuration
+from maxk.artifacts import files
+from maxk.errors import UserError
+
+SEND_EVERY_S = 10.0
+# The page on 127.0.0.1 is open to every user of the machine. MLflow's assistant runs shell commands, so it is admitted
+# in a container only. Nothing but what was tracked is served.
+_CLOSED = {
+    "MLFLOW_ENABLE_ASSISTANT_SANDBOX": "true",
+    "MLFLOW_ENABLE_AI_GATEWAY": "false",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+}
 
 
 def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("ui", help="open the MLflow page of an experiment")
+    parser = subparsers.add_parser("ui", help="show the MLflow page of an experiment")
     parser.add_argument("--config", help="the experiment's config file; by default the default experiment")
-    parser.add_argument("--port", type=int, default=5000, help="where to serve it; another if this is taken")
+    parser.add_argument("--port", type=int, default=5000, help="where to serve the page")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk.tracking import page
+    from maxk.tracking import mirror, page, server
 
-    page.show(configuration.experiment(args.config), args.port)
+    config = configuration.experiment(args.config)
+    where = files.read_json(config.layout.tracking)
+    if not where["enabled"]:
+        raise UserError("tracking.enabled is false: nothing was tracked; set it to true and run again")
+    uri, local = server.address_of(where), f"http://127.0.0.1:{args.port}"
+    remote = server.is_server(uri)
+    print(f"{page.link(where['uri'] if remote else local, where['experiment_id'])}  (Ctrl-C stops)", flush=True)
+    with contextlib.nullcontext() if remote else serving(uri, args.port) as process:
+        while process is None or process.poll() is None:
+            try:
+                mirror.send(config)
+            except Exception as error:  # tried again
+                print(f"tracking: not sent ({server.reason(error)})", file=sys.stderr)
+            time.sleep(SEND_EVERY_S)
+
+
+@contextlib.contextmanager
+def serving(uri: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """MLflow's server for a database, for this machine only. The URI goes by the environment: `ps` shows arguments."""
+    from maxk.tracking import server
+
+    environment = {**os.environ, **server.SETTINGS, **_CLOSED, "MLFLOW_BACKEND_STORE_URI": uri}
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)  # with its workers
+        process.wait()

@@ -1,43 +1,23 @@
-"""The experiment's page in MLflow: what it shows as it opens, and how it is opened.
+"""The experiment's page in MLflow: its link and its views.
 
-MLflow keeps named views (filter, order, columns, charts) as tags of the experiment, in the form that its page saves
-them in; they stand in the page's menu "Views", and a link may name one. There are two: *Scores*, the runs with max@k
-against k, and *Training*, the runs with their curves. The form is MLflow's own and no promise of it: it is that of the
-pinned version, and an older or newer page says that it cannot read a view and shows its own.
+MLflow stores named views (filter, order, columns, charts) as tags of the experiment, in the page's own format; a link
+can name one. There are two: *Scores*, max@k against k of every policy, and *Training*, its curves. The format is
+internal to the pinned version of MLflow; another version ignores what it cannot read.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import time
-import urllib.request
-import webbrowser
-from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from maxk.artifacts import files
-from maxk.config import Config
-from maxk.errors import UserError
-from maxk.tracking import server
+if TYPE_CHECKING:
+    from maxk.config import Config
 
-# A page on 127.0.0.1 is open to every user of the machine. MLflow's assistant would run shell commands for them: it may
-# in a container alone. Nor is anything served but what was tracked.
-_CLOSED = {
-    "MLFLOW_ENABLE_ASSISTANT_SANDBOX": "true",
-    "MLFLOW_ENABLE_AI_GATEWAY": "false",
-    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-}
 NOTE_TAG = "mlflow.note.content"
-START_TIMEOUT_S = 600.0  # PostgreSQL on a machine under load took more than two minutes
 CURVES = ("reward", "kl", "entropy", "frac_reward_zero_std", "completions/mean_length", "grad_norm")
-FINALS = ("reward", "kl", "entropy")  # of the last step, as the train stage logs them
+FINALS = ("reward", "kl", "entropy")  # final/… values of the train stage
 
 
 def tags(config: Config) -> dict[str, str]:
@@ -48,7 +28,7 @@ def tags(config: Config) -> dict[str, str]:
         "maxk-training": ("Training: curves of every policy", _training()),
     }
     return {
-        # MLflow's page opens on what such experiments log: runs and charts, not traces of conversations.
+        # The page opens on runs and charts, not on traces of conversations.
         "mlflow.experimentKind": "custom_model_development",
         **{
             f"mlflow.sharedViewState.{key}": json.dumps({"name": name, "createdAt": now, "state": json.dumps(state)})
@@ -88,7 +68,7 @@ def _training() -> dict[str, Any]:
 
 
 def _charts(title: str, metrics: Sequence[str], log: bool) -> dict[str, Any]:
-    """One section of line charts, a metric each, against the step."""
+    """One section of line charts, one per metric, against the step."""
     section = f"maxk {title}"
     cards: list[dict[str, Any]] = [
         {
@@ -115,66 +95,6 @@ def _charts(title: str, metrics: Sequence[str], log: bool) -> dict[str, Any]:
     return {
         "compareRunCharts": cards,
         "compareRunSections": [{"uuid": section, "name": title, "display": True, "isReordered": True}],
-        "isAccordionReordered": True,  # or sections that MLflow adds would stand before ours
+        "isAccordionReordered": True,  # otherwise MLflow puts its own sections first
         "runsHiddenMode": "FIRST_20_RUNS",
     }
-
-
-# ------------------------------------------------------------------------------------------------------- opening it
-def show(config: Config, port: int) -> None:
-    """Prints the page's link and opens a browser, where there is a display; serves a database's page until stopped.
-
-    Raises UserError where nothing was tracked or the page does not come up.
-    """
-    where = files.read_json(config.layout.tracking)
-    if not where["enabled"]:
-        raise UserError("tracking.enabled is false: nothing was tracked; set it to true and run again")
-    uri = server.address_of(where)
-    if server.is_server(uri):
-        _present(link(where["uri"], where["experiment_id"]))
-        return
-    with serving(uri, _free(port)) as base:
-        _present(link(base, where["experiment_id"]))
-        print("stop it by Ctrl-C", file=sys.stderr)
-        signal.pause()
-
-
-def _present(url: str) -> None:
-    print(url, flush=True)
-    if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-        webbrowser.open(url)
-
-
-def _free(port: int) -> int:
-    """The port, or another where it is taken."""
-    for wanted in (port, 0):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", wanted)) as one:
-            return int(one.getsockname()[1])
-    raise UserError("no port of 127.0.0.1 can be had")
-
-
-@contextlib.contextmanager
-def serving(uri: str, port: int) -> Iterator[str]:
-    """MLflow's server for a database, on this machine alone; the address goes by the environment, not by `ps`."""
-    base = f"http://127.0.0.1:{port}"
-    environment = {**os.environ, **server.SETTINGS, **_CLOSED, "MLFLOW_BACKEND_STORE_URI": uri}
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    with tempfile.TemporaryFile() as words:
-        process = subprocess.Popen(command, env=environment, stdout=words, stderr=words, start_new_session=True)
-        try:
-            _await(base, process, words)
-            yield base
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)  # its workers, too
-            process.wait()
-
-
-def _await(base: str, process: subprocess.Popen[bytes], words: IO[bytes]) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{base}/health", timeout=5):
-            return
-        time.sleep(0.2)
-    words.seek(0)
-    said = words.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
-    raise UserError(f"MLflow's page did not come up ({server.without_secrets(said[-1])})")

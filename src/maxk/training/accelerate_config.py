@@ -21,13 +21,12 @@ DEEPSPEED = "deepspeed==0.19.8"  # the version that was tried (docs/scale.md)
 class Sharding:
     """`strategy` is accelerate's `distributed_type`.
 
-    Weights are read by the first process alone (`read_once`) or by all; `offloaded` ones stay in main memory.
+    Weights are read by the first process alone (`read_once`) or by all.
     """
 
     strategy: str
     fsdp2: bool
     read_once: bool
-    offloaded: bool
 
     @property
     def shards(self) -> bool:
@@ -35,7 +34,7 @@ class Sharding:
         return self.strategy not in ("NO", "MULTI_GPU", "MULTI_CPU")
 
 
-WHOLE = Sharding("NO", fsdp2=False, read_once=False, offloaded=False)  # without an accelerate file
+WHOLE = Sharding("NO", fsdp2=False, read_once=False)  # without an accelerate file
 
 
 def read(path: str) -> Sharding:
@@ -45,14 +44,12 @@ def read(path: str) -> Sharding:
     # Both spellings are accelerate's: fsdp_version and, as in its Python API, version.
     fsdp = {str(key).removeprefix("fsdp_"): value for key, value in _section(content, "fsdp_config").items()}
     deepspeed = _section(content, "deepspeed_config")
-    devices = {str(deepspeed.get(key, "none")) for key in ("offload_optimizer_device", "offload_param_device")}
     # `accelerate launch` takes efficient loading for true where the key is left out.
     first_alone = strategy == "FSDP" and _true(fsdp.get("cpu_ram_efficient_loading", True))
     return Sharding(
         strategy,
         fsdp2=strategy == "FSDP" and str(fsdp.get("version", 1)) == "2",
         read_once=first_alone or (strategy == "DEEPSPEED" and str(deepspeed.get("zero_stage")) == "3"),
-        offloaded=_true(fsdp.get("offload_params", False)) or "cpu" in devices,
     )
 
 

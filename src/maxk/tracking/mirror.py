@@ -1,0 +1,196 @@
+"""Sends the records of jobs to MLflow: one run per job, nested in one run of the experiment.
+
+    mirror.start(config)       # when a pipeline run starts: MLflow must respond, or no job starts
+    mirror.send(config)        # new records of all jobs
+    mirror.finalize(config, failed=False)
+
+`tracking.json` holds where MLflow is and, for each job, its run and how many bytes of its records were sent. Sending a
+record twice changes nothing, so a process that is killed while sending loses nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from maxk.artifacts import files
+from maxk.config import Config
+from maxk.errors import UserError
+from maxk.tracking import jobs, page, server
+
+_BATCH = 1000  # metrics that MLflow takes at once
+
+
+def start(config: Config) -> None:
+    """Creates the experiment and its run, or continues those of `tracking.json`. Raises UserError if MLflow fails."""
+    path = config.layout.tracking
+    if not config.tracking.enabled:
+        files.write_json(path, {"enabled": False})
+        return
+    uri = server.address(config)
+    where = {"enabled": True, "uri": server.without_secrets(uri)}
+    try:
+        server.make(uri)
+        client = server.client(uri)
+        where["experiment_id"] = _experiment(client, config, uri)
+        before = files.read_json(path) if Path(path).exists() else {}
+        files.write_json(path, where | _run_and_sent(client, config, where, before))
+    except Exception as error:
+        raise UserError(
+            f"tracking: MLflow at {where['uri']} cannot start ({server.reason(error)}); fix MLFLOW_TRACKING_URI or set "
+            "tracking.enabled: false"
+        ) from error
+    _send_and_end(config, None)  # records that an earlier run left
+
+
+def _experiment(client: Any, config: Config, uri: str) -> str:
+    name = f"maxk-{config.name}"
+    found = client.get_experiment_by_name(name)
+    experiment_id = str(
+        found.experiment_id if found else client.create_experiment(name, server.artifacts_of(config, uri))
+    )
+    for tag, value in page.tags(config).items():
+        client.set_experiment_tag(experiment_id, tag, value)
+    return experiment_id
+
+
+def _run_and_sent(client: Any, config: Config, where: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """The experiment's run, and what was sent: nothing yet, if this MLflow does not know the earlier run."""
+    found: dict[str, Any] = {}
+    if all(before.get(key) == where[key] for key in ("uri", "experiment_id")):
+        with contextlib.suppress(Exception):  # the run was deleted
+            client.update_run(before["run_id"], status="RUNNING")
+            found = {"run_id": before["run_id"], "sent": before["sent"]}
+    if not found:
+        tags = {"maxk.stage": "experiment", "maxk.experiment": config.name, **jobs.git_tags()}
+        run = client.create_run(where["experiment_id"], run_name=f"{config.name}: experiment", tags=tags)
+        found = {"run_id": run.info.run_id, "sent": {}}
+    client.log_dict(found["run_id"], config.model_dump(mode="json"), "config.json")
+    return found
+
+
+def finalize(config: Config, failed: bool) -> None:
+    """Sends all records and ends the experiment's run; jobs that were killed before they could end are KILLED."""
+    if files.read_json(config.layout.tracking)["enabled"]:
+        _send_and_end(config, "FAILED" if failed else "FINISHED")
+
+
+def _send_and_end(config: Config, status: str | None) -> None:
+    """Sends all records when no job is running; `status` ends the experiment's run. Reports a failure on stderr."""
+    try:
+        send(config)
+        with _state(config) as where:
+            client = server.client(server.address_of(where))
+            for entry in where["sent"].values():
+                if entry.get("status") == "RUNNING":
+                    client.set_terminated(entry["run_id"], "KILLED")
+                    entry["status"] = "KILLED"
+            if status is not None:
+                client.set_terminated(where["run_id"], status)
+    except Exception as error:
+        print(f"tracking: not sent ({server.reason(error)}); the next run or `maxk ui` sends it", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _state(config: Config) -> Iterator[dict[str, Any]]:
+    """The content of `tracking.json`, for one process at a time; changes are stored, also after an error."""
+    with files.lock(config.layout.records_folder):
+        where = files.read_json(config.layout.tracking)
+        try:
+            yield where
+        finally:
+            files.write_json(config.layout.tracking, where)
+
+
+def send(config: Config) -> None:
+    """Sends the new records of all jobs. Raises MLflow's error if it does not respond."""
+    folder = Path(config.layout.records_folder)
+    with _state(config) as where:
+        client = server.client(server.address_of(where))
+        for path in sorted(folder.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime):
+            job = path.relative_to(folder).with_suffix("").as_posix()
+            own = {"run_id": where["run_id"]} if job == "experiment" else {}
+            _send_job(client, where, where["sent"].setdefault(job, {"bytes": 0, **own}), path)
+
+
+def _send_job(client: Any, where: Mapping[str, Any], entry: dict[str, Any], path: Path) -> None:
+    """Sends the lines of a job after those already sent; `entry` is the job's part of `tracking.json`."""
+    with path.open("rb") as handle:
+        handle.seek(entry["bytes"])
+        lines = handle.read()
+    lines = lines[: lines.rfind(b"\n") + 1]
+    metrics: dict[str, list[Any]] = defaultdict(list)
+    for record in _parsed(lines):
+        if record["kind"] == "metrics":
+            metrics[entry["run_id"]] += _metrics(record)
+        else:
+            _unless_refused(client, where, lambda record=record: _send_record(client, where, entry, record))
+    for run_id, points in metrics.items():
+        for first in range(0, len(points), _BATCH):
+            batch = points[first : first + _BATCH]
+            _unless_refused(client, where, lambda run_id=run_id, batch=batch: client.log_batch(run_id, metrics=batch))
+    entry["bytes"] += len(lines)
+
+
+def _unless_refused(client: Any, where: Mapping[str, Any], call: Callable[[], None]) -> None:
+    """Reports a call that MLflow refuses; raises if it does not respond."""
+    try:
+        call()
+    except Exception as error:
+        client.get_run(where["run_id"])
+        print(f"tracking: a record was refused ({server.reason(error)})", file=sys.stderr)
+
+
+def _parsed(lines: bytes) -> Iterator[dict[str, Any]]:
+    for line in lines.splitlines():
+        with contextlib.suppress(ValueError):  # an empty line, or half a line of a killed job
+            yield json.loads(line)
+
+
+def _metrics(record: Mapping[str, Any]) -> Iterator[Any]:
+    from mlflow.entities import Metric
+
+    for name, value in record["metrics"].items():
+        yield Metric(name.replace("@", "_at_"), value, record["time"], record["step"])  # MLflow's names admit no `@`
+
+
+def _send_record(client: Any, where: Mapping[str, Any], entry: dict[str, Any], record: Mapping[str, Any]) -> None:
+    """Sends any record but metrics."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Param
+
+    match record["kind"]:
+        case "start":
+            _open_run(client, where, entry, record)
+        case "params":
+            client.log_batch(entry["run_id"], params=[Param(k, str(v)[:500]) for k, v in record["params"].items()])
+        case "dataset":
+            source = json.dumps({"uri": record["path"]})
+            data = Dataset(name=record["name"], digest=record["digest"], source_type="local", source=source)
+            tag = InputTag("mlflow.data.context", record["context"])
+            client.log_inputs(entry["run_id"], [DatasetInput(dataset=data, tags=[tag])])
+        case "tag":
+            client.set_tag(entry["run_id"], record["name"], record["value"])
+        case "artifact":
+            client.log_artifact(entry["run_id"], record["path"])
+        case "note":
+            client.set_tag(entry["run_id"], page.NOTE_TAG, record["text"])
+            client.set_experiment_tag(where["experiment_id"], page.NOTE_TAG, record["text"])
+        case "end":
+            client.set_terminated(entry["run_id"], record["status"], end_time=record["time"])
+            entry["status"] = record["status"]
+
+
+def _open_run(client: Any, where: Mapping[str, Any], entry: dict[str, Any], record: Mapping[str, Any]) -> None:
+    """Continues the unfinished run of an earlier try under the same configuration, or creates a run."""
+    if entry.get("config") == record["config"] and entry["status"] != "FINISHED":
+        client.update_run(entry["run_id"], status="RUNNING")
+    else:
+        tags = {"mlflow.parentRunId": where["run_id"], **record["tags"]}
+        created = client.create_run(where["experiment_id"], record["time"], tags, record["title"])
+        entry |= {"run_id": created.info.run_id, "config": record["config"]}
+    entry["status"] = "RUNNING"
