@@ -123,7 +123,7 @@ def trained(layers: int) -> tuple[float, int]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files.write_text(folder / config.layout.config, config.model_dump_json())
-            for stage in (["prepare", "pocket-contests"], ["base"]):
+        for stage in (["prepare", "pocket-contests"], ["base"]):
             peak_mb(folder, *stage)
         model = folder / config.layout.root / "policies/base/model/model.safetensors"
         return peak_mb(folder, "train", "grpo", "--seed", "0"), model.stat().st_size // 4  # float32
