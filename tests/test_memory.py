@@ -9,6 +9,7 @@ import pytest
 from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.config import Config, Lora, PretrainedBase
+from maxk.data import SOURCES
 from maxk.resources import memory
 from maxk.training import pretrain
 
@@ -24,9 +25,9 @@ def with_training(config: Config, **changes: object) -> Config:
 def test_the_papers_jobs_hold_seven_billion_weights_and_gigabytes_of_tests(defaults: dict, root: Path) -> None:
     paper = shipped(defaults, root, "paper.yaml")
     assert memory.sample(paper) > 2 * 15_200  # in bfloat16 on the way to the GPU, and for the check of weights
-    assert memory.prepare(paper, "livecodebench") > memory.TESTS["livecodebench"] > memory.prepare(paper, "mbpp")
+    assert memory.prepare(paper, "livecodebench") > SOURCES["livecodebench"].tests_mb > memory.prepare(paper, "mbpp")
     whole = paper.model_copy(update={"sampling": paper.sampling.model_copy(update={"shards": 1})})
-    assert memory.verify(whole) - memory.verify(paper) > memory.TESTS["livecodebench"]
+    assert memory.verify(whole) - memory.verify(paper) > SOURCES["livecodebench"].tests_mb
 
 
 def test_a_7b_is_read_by_every_process_or_by_the_first_alone(

@@ -16,7 +16,8 @@ def explain(error: ErrorDetails, model: type[BaseModel], prefix: str = "") -> st
     key = prefix + ".".join(str(part) for part in location)
     if error["type"] == "extra_forbidden":
         allowed = _fields_at(model, location[:-1], source)
-        return f"{key}: unknown key{suggest(str(location[-1]), allowed)}; allowed: {', '.join(allowed)}"
+        known = f"; allowed: {', '.join(allowed)}" if allowed else ""
+        return f"{key}: unknown key{suggest(str(location[-1]), allowed)}{known}"
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "value_error":
         return f"{key}: {message}" if key else message

@@ -19,7 +19,7 @@ def reference() -> str:
     sections = [("top level", Config.model_json_schema())]
     sections += [(name, node) for name, node in schema["$defs"].items()]
     for name, node in sections:
-        title = "Top level" if name == "top level" else _section_title(name)
+        title = "Top level" if name == "top level" else _section_title(name, node)
         lines += [f"## {title}", "", " ".join(node.get("description", "").split()), ""]
         lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
         required = node.get("required", [])
@@ -46,26 +46,20 @@ Everything is checked before any job starts; an unknown key is refused with the 
 """
 
 
-def _section_title(name: str) -> str:
+def _section_title(name: str, node: Mapping[str, Any]) -> str:
     titles = {
         "PretrainedBase": "`base` with `source: pretrain`",
         "HubBase": "`base` with `source: hub`",
         "Corpus": "`base.corpus`",
         "Architecture": "`base.architecture`",
-        "PocketDataset": "`datasets.NAME` with `source: pocket`",
-        "CodeContestsDataset": "`datasets.NAME` with `source: code_contests`",
-        "CureDataset": "`datasets.NAME` with `source: cure`",
-        "LiveCodeBenchDataset": "`datasets.NAME` with `source: livecodebench`",
-        "LiveBenchDataset": "`datasets.NAME` with `source: livebench`",
-        "CodeforcesDataset": "`datasets.NAME` with `source: codeforces`",
-        "MbppDataset": "`datasets.NAME` with `source: mbpp`",
-        "AppsDataset": "`datasets.NAME` with `source: apps`",
         "TokenLimit": "`datasets.NAME.length`",
         "HubCopy": "`datasets.NAME.without`",
         "Objective": "`objectives.NAME`",
         "Experiment": "`experiments.NAME`",
         "Vllm": "`sampling.vllm`",
     }
+    if name not in titles and "source" in node["properties"]:
+        return f"`datasets.NAME` with `source: {node['properties']['source']['const']}`"
     return titles.get(name, f"`{name.lower()}`")
 
 

@@ -18,10 +18,8 @@ from maxk.training import accelerate_config
 from maxk.training.accelerate_config import Sharding
 
 PROCESS = 4_000  # libraries, and whatever is small
-# Decoded tests of all rows of a source, in MB; those that are not named here are small. Estimates.
-TESTS = {"livecodebench": 20_000, "codeforces": 10_000, "code_contests": 10_000, "livebench": 2_000, "apps": 2_000}
-# Copies of these tests that a stage holds at its peak: 0.9 measured by benchmarks/memory.py, for text of one byte a
-# character; text beyond Latin-1 takes two.
+# Copies of a dataset's tests (`tests_mb` of its class) that a stage holds at its peak: 0.9 measured by
+# benchmarks/memory.py, for text of one byte per character; text beyond Latin-1 takes two.
 COPIES = 1.5
 BYTES_16, BYTES_32 = 2_000, 4_000  # MB of a billion weights
 STATE = 3 * BYTES_32  # gradients and Adam's two moments; or weights and these moments, in a checkpoint
@@ -29,7 +27,7 @@ STATE = 3 * BYTES_32  # gradients and Adam's two moments; or weights and these m
 
 def prepare(config: Config, dataset: str) -> int:
     """All tests of a source are held, for filters compare rows."""
-    return round(PROCESS + COPIES * TESTS.get(config.datasets[dataset].source, 0))
+    return round(PROCESS + COPIES * config.datasets[dataset].tests_mb)
 
 
 def verify(config: Config) -> int:
@@ -71,7 +69,7 @@ def _sharding(training: Training) -> Sharding:
 
 
 def _tests(config: Config, datasets: Sequence[str]) -> list[float]:
-    return [COPIES * TESTS.get(config.datasets[name].source, 0) for name in datasets]
+    return [COPIES * config.datasets[name].tests_mb for name in datasets]
 
 
 def _programs(config: Config) -> int:
