@@ -33,7 +33,7 @@ Revision = Annotated[
 ]
 CheckSolutions = Annotated[
     int,
-    Field(ge=0, description="How many of the row's reference solutions must pass its tests; 0 disables the check."),
+    Field(ge=0, description="How many of the row's reference solutions are run to validate its tests; 0 disables the check."),
 ]
 # How often each reading of an operation (most popular, second, rare) is meant, as probabilities.
 Popularity = tuple[Fraction, Fraction, Fraction]
