@@ -20,9 +20,9 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from maxk import cli
-from maxk import config as configuration
 from maxk.artifacts import records
 from maxk.artifacts.paths import Layout
+from maxk.config.reference import reference
 
 PUBLIC = {
     "Estimators and statistics": ["maxk.estimators"],
@@ -43,7 +43,7 @@ PUBLIC = {
     "Rewards and scores": ["maxk.evaluation.scoring"],
     "Configuration": ["maxk.config.load", "maxk.config.parse", "maxk.config.overlay"],
     "Files": ["maxk.artifacts.files"],
-    "Datasets": ["maxk.data", "maxk.data.filters.Candidate", "maxk.data.filters.Funnel"],
+    "Datasets": ["maxk.data", "maxk.data.sections", "maxk.data.candidates"],
     "Sampling backends": ["maxk.sampling"],
 }
 
@@ -51,7 +51,7 @@ PUBLIC = {
 # ---- events
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the generated pages."""
-    pages = {"configuration": configuration.reference, "commands": commands, "files": paths, "python": python}
+    pages = {"configuration": reference, "commands": commands, "files": paths, "python": python}
     for name, page in pages.items():
         files.append(File.generated(config, f"reference/{name}.md", content=page()))
     return files

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from maxk.artifacts import models
 from maxk.artifacts.records import Problem
@@ -35,7 +36,7 @@ def complete(
     def keep(step: str, rows: Iterable[Candidate], accepts: Callable[[Candidate], bool]) -> list[Candidate]:
         return list(funnel.keep(step, rows, accepts, _id_of))
 
-    rows: Iterable[Candidate] = (_capped(candidate, config.max_tests) for candidate in candidates)
+    rows: Iterable[Candidate] = (_capped(candidate, config.max_tests) for candidate in _started(candidates))
     rows = funnel.keep("with_statement", rows, lambda c: bool(c.problem.statement.strip()), _id_of)
     rows = funnel.keep("with_tests", rows, lambda c: bool(c.problem.tests), _id_of)
     rows = keep("tests_within_size", rows, lambda c: largest_test(c.problem) <= MAX_TEST_BYTES)
@@ -55,6 +56,12 @@ def complete(
             raise ValueError(f"datasets.{name}.check_solutions needs `validate`")
         rows = _checked(rows, solutions, validate, funnel)
     return draw(config, list(rows), funnel)
+
+
+def _started(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """The same, with the source's own steps in the funnel already where `candidates` is a generator function."""
+    iterator = iter(candidates)
+    return itertools.chain(list(itertools.islice(iterator, 1)), iterator)
 
 
 def _id_of(candidate: Candidate) -> str:
@@ -182,8 +189,8 @@ def _too_few(funnel: Funnel, split: str, wanted: int | str, left: int, candidate
         advice = "the files hold no rows"
     elif not candidates:
         advice = "no row passes all filters"
-    elif wanted == "all":
-        advice = f"no row is left for {split}; give the other split a number"
+    elif not left:
+        advice = f"no row is left for {split}; give the other split a smaller number"
     counts = " → ".join(f"{step} {count}" for step, count in funnel.items())
     return f"datasets.{funnel.dataset}.{split}: asked for {wanted} problems, but {left} are left ({counts}); {advice}"
 

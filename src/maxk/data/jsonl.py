@@ -8,6 +8,7 @@ Tests are stdin/stdout pairs, or function calls, which become stdin/stdout tests
 from __future__ import annotations
 
 import ast
+import difflib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -94,6 +95,7 @@ class Row(TypedDict):
     file_split: str
     row_number: int
     id: NotRequired[Label | None]
+    problem_id: NotRequired[Label | None]  # the same, by its name in the files of `maxk grade`
     statement: Text
     tests: Annotated[list[Annotated[Any, PlainValidator(_test)]], AfterValidator(_one_kind)]
     checker: NotRequired[Text | None]
@@ -127,12 +129,14 @@ class JsonlDataset(Benchmark):
         return (_candidate(funnel.dataset, self._known(row)) for row in rows)
 
     def _known(self, row: Row) -> Row:
-        """Refuses keys that mean nothing: a misspelt one would be lost without a word."""
+        """Refuses unknown keys, since a misspelt one would be lost silently."""
         lazy = cast(LazyRow, row)
         known = [key for key in Row.__annotations__ if key not in OURS]
         for key in lazy.columns:
             if key not in known and key not in self.ignore:
-                raise lazy.fault(f"unknown key {key!r}; known: {', '.join(known)}; name it in `ignore` to leave it out")
+                near = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else "name it in `ignore` if it is not needed"
+                raise lazy.fault(f"unknown key {key!r} ({hint}); known: {', '.join(known)}")
         return row
 
 
@@ -143,7 +147,7 @@ def _layouts(split: str) -> Layouts:
 def _id(row: Row) -> str:
     """The row's own id, else its number, which is unique in its split."""
     split = f"{row['file_split']}-" if row["file_split"] else ""
-    return row.get("id") or f"{split}{row['row_number']}"
+    return row.get("id") or row.get("problem_id") or f"{split}{row['row_number']}"
 
 
 def _candidate(dataset: str, row: Row) -> Candidate:

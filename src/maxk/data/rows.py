@@ -144,6 +144,8 @@ def explain(column: str, error: ErrorDetails) -> str:
         parent = ".".join(map(str, (column, *error["loc"][:-1])))
         name, found = str(error["loc"][-1]), list(error["input"])
         return f"column {parent!r} lacks {name!r}{_renamed(name, found)}; it has {', '.join(map(str, found)) or 'none'}"
+    if error["type"] == "extra_forbidden":
+        return f"column {key!r}: unknown key"
     if error["type"] == "value_error":
         return f"column {key!r}: {error['msg'].removeprefix('Value error, ')}, got {described(error['input'])}"
     return f"column {key!r} {error['msg'].removeprefix('Input ')}, got {described(error['input'])}"
@@ -225,7 +227,7 @@ def _json_records(file: str, path: Path) -> Iterator[Record]:
             yield where, value
     except (OSError, EOFError, UnicodeDecodeError) as error:
         reason = hub.first_line(error)
-        raise UserError(f"{file} cannot be read ({reason}; the last row read was {where}); fetch it again") from error
+        raise UserError(f"{where}: the file cannot be read from here on ({reason}); fetch it again") from error
 
 
 def _json_values(file: str, path: Path) -> Iterator[Record]:

@@ -33,7 +33,10 @@ Revision = Annotated[
 ]
 CheckSolutions = Annotated[
     int,
-    Field(ge=0, description="How many of the row's reference solutions are run to validate its tests; 0 disables the check."),
+    Field(
+        ge=0,
+        description="How many of a row's reference solutions are run to validate its tests; 0 runs none.",
+    ),
 ]
 # How often each reading of an operation (most popular, second, rare) is meant, as probabilities.
 Popularity = tuple[Fraction, Fraction, Fraction]
@@ -164,7 +167,9 @@ class PooledBenchmark(Benchmark):
     """A benchmark whose rows have no split of their own: test is drawn first, train from the rest."""
 
     @model_validator(mode="after")
-    def _one_takes_the_rest(self) -> PooledBenchmark:
-        if self.train == self.test == "all":
-            raise ValueError("train and test are both `all`, but the source has one pool of rows; give one a number")
+    def _rows_are_left_for_train(self) -> PooledBenchmark:
+        if self.train and self.test == "all":
+            raise ValueError(
+                "test: all takes all rows of the source's one pool and leaves none for train; give a number"
+            )
         return self
