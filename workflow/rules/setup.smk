@@ -38,8 +38,16 @@ onerror:
     print(outcome.failure(log), file=sys.stderr)
 
 
+def local_data(wildcards):
+    """Local files of a dataset: after an edit, its problems are made again."""
+    with user_errors():
+        return CONFIG.datasets[wildcards.dataset].inputs
+
+
 rule prepare:
-    """Turn a source's rows into problems, counting what every filter leaves."""
+    """Convert a source's rows to problems, counting what every filter leaves."""
+    input:
+        local_data,
     output:
         problems=OUT.problems("{dataset}"),
         funnel=OUT.funnel("{dataset}"),

@@ -1,6 +1,6 @@
 """maxk prepare DATASET: converts a source's rows to problems; `funnel.json` counts what every filter left.
 
-    maxk prepare mbpp --config results/mini/config.json
+maxk prepare mbpp --config results/mini/config.json
 """
 
 from __future__ import annotations
