@@ -43,7 +43,7 @@ PUBLIC = {
     "Rewards and scores": ["maxk.evaluation.scoring"],
     "Configuration": ["maxk.config.load", "maxk.config.parse", "maxk.config.overlay"],
     "Files": ["maxk.artifacts.files"],
-    "Datasets": ["maxk.data", "maxk.data.filters.Candidate", "maxk.data.filters.Funnel"],
+    "Datasets": ["maxk.data", "maxk.data.sections", "maxk.data.candidates"],
     "Sampling backends": ["maxk.sampling"],
 }
 

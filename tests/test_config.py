@@ -242,7 +242,7 @@ def test_an_objective_of_ones_own_is_named_by_its_import_path(
 
 
 def test_reference_of_all_keys_is_up_to_date(root: Path) -> None:
-    """Fix with: python -m maxk.config.reference > config/README.md"""
+    """Update with: python -m maxk.config.reference > config/README.md"""
     assert (root / "config" / "README.md").read_text(encoding="utf-8") == reference()
 
 

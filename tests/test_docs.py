@@ -26,12 +26,13 @@ import torch
 from markdown_it import MarkdownIt
 
 from maxk import cli
-from maxk.artifacts import records
+from maxk import config as configuration
+from maxk.artifacts import files, records
 from maxk.artifacts.paths import Layout
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "config" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FOLLOWED = ("docs/add-objective.md", "docs/add-dataset.md", "docs/add-backend.md", "docs/grade.md")
+FOLLOWED = ("docs/add-objective.md", "docs/add-dataset.md", "docs/add-backend.md", "docs/datasets.md", "docs/grade.md")
 CHECKED = ("maxk", "snakemake", "make", "python", "pytest")
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
 
@@ -248,11 +249,30 @@ def test_plans_and_helps_are_printed(
     assert capsys.readouterr().out
 
 
-def test_the_pocket_page_shows_what_its_command_prints() -> None:
-    order = [sys.executable, "-m", "maxk.data.pocket", "config/config.yaml"]
-    done = subprocess.run(order, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    [shown] = [b.text for b in BLOCKS if b.page == "docs/pocket.md" and b.text.startswith("pocket-contests/test/0000")]
-    assert shown.strip() == done.stdout.strip()
+@pytest.fixture(scope="module")
+def inspected(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What `maxk inspect pocket-short` prints of the default experiment."""
+    folder = tmp_path_factory.mktemp("inspected")
+    config = configuration.experiment(None)
+    config = config.model_copy(update={"tracking": config.tracking.model_copy(update={"enabled": False})})
+    (folder / "config.json").write_text(config.model_dump_json(), encoding="utf-8")
+    files.write_json(folder / config.layout.tracking, {"enabled": False})
+    for stage in ("prepare", "inspect"):
+        order = [sys.executable, "-m", "maxk", stage, "pocket-short", "--config", "config.json"]
+        done = subprocess.run(order, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_the_pocket_page_shows_what_its_command_prints(inspected: str) -> None:
+    [shown] = [b.text for b in BLOCKS if b.page == "docs/pocket.md" and b.language == "text"]
+    assert shown.strip() == inspected.strip()
+
+
+def test_the_tutorial_shows_lines_of_what_its_command_prints(inspected: str) -> None:
+    """All but the lengths, which count tokens there: the base policy is made by then."""
+    [shown] = [b.text for b in BLOCKS if b.page == "docs/tutorial.md" and "Rows left after" in b.text]
+    different = set(shown.splitlines()) - set(inspected.splitlines())
+    assert [line for line in different if "prompt length in tokens" not in line] == []
 
 
 # ---- Python

@@ -73,14 +73,14 @@ def test_checking_by_solutions_says_how_far_it_is(
     config = raw.section(source="code_contests", location=raw.code_contests(tmp_path, rows), check_solutions=1)
     monkeypatch.chdir(tmp_path)  # the verdict cache is made here
     monkeypatch.setattr("maxk.progress.LINE_EVERY_S", 0.0)
-    problems, _ = data.load("d", config, problem_grader.judge(seconds, "prepare d: programs run"))
+    problems, _ = data.load("d", config, problem_grader.validate_solutions(seconds, "prepare d: programs run"))
     assert len(problems) == 3
     said = capsys.readouterr().err
     assert "prepare d: programs run: 1/3 (about " in said
     assert "prepare d: programs run: 3/3 in " in said
 
 
-def test_code_contests_are_checked_with_their_own_solutions(tmp_path: Path, grader: Grader) -> None:
+def test_code_contests_are_validated_with_their_own_solutions(tmp_path: Path, grader: Grader) -> None:
     wrong_generated = raw.parallel([("1 1\n", "7\n"), ("4 4\n", "8\n")])
     rows = [
         raw.code_contests_row("sound"),
@@ -90,10 +90,10 @@ def test_code_contests_are_checked_with_their_own_solutions(tmp_path: Path, grad
     ]
     config = raw.section(source="code_contests", location=raw.code_contests(tmp_path, rows), check_solutions=3)
 
-    def judge(programs: Any) -> list[Any]:
+    def validate(programs: Any) -> list[Any]:
         return [v.statuses for v in grader.grade([problem_grader.submission(p, q, grader.limits) for p, q in programs])]
 
-    problems, funnel = data.load("d", config, judge)
+    problems, funnel = data.load("d", config, validate)
     by_name = {problem.problem_id: problem for problem in problems}
     assert set(by_name) == {"d/sound", "d/bad input", "d/no python"}
     assert [test.expected for test in by_name["d/bad input"].tests] == ["3\n", "4\n", "8\n"]
@@ -124,8 +124,6 @@ def test_the_real_row_of_livecodebench(grader: Grader) -> None:
 
 
 def test_functional_rows_become_programs(tmp_path: Path, grader: Grader) -> None:
-    from maxk.data.testcases import functional_program
-
     rows = [raw.livecodebench_row("abc1_a"), raw.functional_row("2727")]
     raw.jsonl(tmp_path / "test6.jsonl", rows)
     keys = {"source": "livecodebench", "location": tmp_path, "version": "v6"}
@@ -135,7 +133,8 @@ def test_functional_rows_become_programs(tmp_path: Path, grader: Grader) -> None
     assert "print(json.dumps(Solution().add(*arguments)))" in asked.statement
     assert asked.tests[1] == ("[]\n-1\n", "-1\n")
     solution = "from typing import List\n" + raw.FUNCTION + "return sum(terms) + more\n"
-    assert rewards(grader, [asked], functional_program(solution, "add")) == [1.0]
+    main = asked.statement.split("may end with:\n")[1]
+    assert rewards(grader, [asked], solution + main) == [1.0]
 
     problems, funnel = load(**keys, functional="drop")
     assert list(problems) == ["abc1_a"]

@@ -33,7 +33,7 @@ def test_load_gives_problems_and_their_funnel() -> None:
         ([dataclasses.replace(GOOD, statement=" \n")], "the statement is empty"),
         (
             [dataclasses.replace(GOOD, tests=[records.Test("", ""), records.Test("x" * 2**26, "1")])],
-            "test 1 holds 67108865",
+            "test 1 has 67108865",
         ),
     ],
 )

@@ -74,7 +74,7 @@ SOURCES = {
         "description",
         lambda text: {"official_tests": [{"input": text, "output": "1"}]},
         {"official_tests": [{"input": "1"}]},
-        "column 'official_tests' is list",
+        "column 'official_tests.0' lacks 'output'",
     ),
     "cure": Source(
         raw.cure_row,
@@ -106,7 +106,7 @@ SOURCES = {
         "text",
         lambda text: {"test_list": [f"assert remove_Occ('{text}', '1') == '1'"]},
         {"test_list": 3},
-        "column 'test_list' is int 3",
+        "column 'test_list' should be a valid list, got int 3",
     ),
     "apps": Source(
         raw.apps_row,
@@ -122,7 +122,7 @@ SOURCES = {
         "description",
         lambda text: {"test_list": [{"input": text, "output": ["1"]}]},
         {"test_list": [{"input": "1"}]},
-        "its test_list cannot be decoded",
+        "column 'test_list.0' lacks 'output'",
     ),
 }
 
@@ -175,14 +175,63 @@ def test_a_column_was_renamed(named: Any, tmp_path: Path) -> None:
         row = source.row(1)
         row[f"{column}_v2"] = row.pop(column)
         message = fault(named, tmp_path, source.row(0), row)
-        assert f"rows.jsonl (row 2) has no column {column!r} (renamed to '{column}_v2'?)" in message
+        assert f"rows.jsonl:2: no column {column!r} (renamed to '{column}_v2'?)" in message
 
 
 def test_tests_cannot_be_decoded(named: Any, tmp_path: Path) -> None:
     source = named[1]
     message = fault(named, tmp_path, source.row(0), {**source.row(1), **source.undecodable})
     assert source.said in message
-    assert "row 2" in message or str(source.row(1)[source.id]) in message
+    assert "rows.jsonl:2" in message or str(source.row(1)[source.id]) in message
+
+
+def test_a_faulty_row_can_be_excluded(named: Any, tmp_path: Path) -> None:
+    """Even one whose statement is missing: nothing but the id of an excluded row is read."""
+    source = named[1]
+    bad = {**source.row(1), **source.undecodable}
+    bad.pop(source.statement)
+    location = raw.jsonl(tmp_path / "rows.jsonl", [source.row(0), bad])
+    section = raw.section(source=named[0], location=location, exclude=[str(bad[source.id])])
+    problems, funnel = data.load("d", section)
+    assert [problem.problem_id for problem in problems] == [f"d/{source.row(0)[source.id]}"]
+    assert funnel.dropped["not_excluded"] == [str(bad[source.id])]  # type: ignore[attr-defined]
+
+
+def test_half_a_surrogate_pair_is_named(named: Any, tmp_path: Path) -> None:
+    source = named[1]
+    if source.statement == "original_json":
+        bad = raw.livebench_row("q1", "LCB_generation", original_json={"question_content": "\ud83d"})
+    else:
+        bad = {**source.row(1), source.statement: "\ud83d"}
+    message = fault(named, tmp_path, source.row(0), bad)
+    assert f"rows.jsonl:2: column {source.statement!r}" in message.replace(".question_content", "")
+    assert "surrogates not allowed" in message
+
+
+@pytest.mark.parametrize("name", ["apps", "livecodebench", "livebench"])
+def test_half_a_surrogate_pair_in_json_in_a_column_is_named(name: str, tmp_path: Path) -> None:
+    source = SOURCES[name]
+    message = fault((name, source), tmp_path, source.row(0), {**source.row(1), **source.tests("\ud83d")})
+    assert f"d/{source.row(1)[source.id]}: its " in message
+    assert "surrogates not allowed" in message
+
+
+def test_a_call_based_row_with_a_huge_integer_does_not_end_the_run(tmp_path: Path) -> None:
+    cases = '{"fn_name": "inc", "inputs": [[' + "9" * 5000 + ']], "outputs": [1' + "0" * 5000 + "]}"
+    kept, funnel = load(("apps", SOURCES["apps"]), tmp_path, raw.apps_row(0), raw.apps_row(1, input_output=cases))
+    assert kept == ["0"]
+    assert funnel.dropped["no_function_name"] == ["1"]
+
+
+@pytest.mark.parametrize("name", ["livecodebench", "livebench"])
+def test_a_function_row_that_is_dropped_need_not_be_convertible(name: str, tmp_path: Path) -> None:
+    source = SOURCES[name]
+    bad = {"public_test_cases": json.dumps(raw.cases([("not json", "1")], "functional"))}
+    location = raw.jsonl(tmp_path / "rows.jsonl", [source.row(0), {**source.row(1), **bad}])
+    problems, _ = data.load("d", raw.section(source=name, location=location, functional="drop"))
+    assert [problem.problem_id for problem in problems] == ["d/q0"]
+    with pytest.raises(UserError, match="d/q1: a functional row"):
+        data.load("d", raw.section(source=name, location=location))
 
 
 @pytest.mark.parametrize("name", ["livecodebench", "livebench"])
@@ -219,7 +268,7 @@ def test_a_null_is_kept_out_or_named(named: Any, tmp_path: Path) -> None:
             kept, _ = load(named, tmp_path, *rows)
         except UserError:
             message = fault(named, tmp_path, *rows)
-            assert "row 2" in message or f"d/{source.row(1)[source.id]}:" in message
+            assert "rows.jsonl:2: " in message or f"d/{source.row(1)[source.id]}:" in message
         else:
             assert str(source.row(0)[source.id]) in kept
             assert "None" not in kept

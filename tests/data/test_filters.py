@@ -12,7 +12,8 @@ import raw
 from maxk import data
 from maxk.artifacts.records import Problem, Test
 from maxk.data import filters
-from maxk.data.filters import Candidate, Funnel, complete
+from maxk.data.candidates import Candidate, Funnel
+from maxk.data.filters import complete
 from maxk.errors import UserError
 from maxk.grading import CheckerProgram, Grader, Submission
 
@@ -24,10 +25,10 @@ def candidate(name: str, split: str = "", **changes: Any) -> Candidate:
     return Candidate(problem, **changes)
 
 
-def run(candidates: list[Candidate], judge: Any = None, **keys: Any) -> tuple[list[Problem], Funnel]:
+def run(candidates: list[Candidate], validate: Any = None, **keys: Any) -> tuple[list[Problem], Funnel]:
     config = raw.section(**{"source": "code_contests", "location": "unused", **keys})
     funnel = Funnel("d")
-    return complete(config, candidates, funnel, judge), funnel
+    return complete(config, candidates, funnel, validate), funnel
 
 
 def names(problems: list[Problem], split: str) -> list[str]:
@@ -51,11 +52,6 @@ def test_a_test_of_200_megabytes_is_left_out_by_name(tmp_path: Path) -> None:
     problems, funnel = data.load("d", raw.section(source="cure", location=path))
     assert [problem.problem_id for problem in problems] == ["d/1"]
     assert funnel.dropped["tests_within_size"] == ["d/2"]  # type: ignore[attr-defined]
-
-
-def test_ids_named_in_the_configuration_are_left_out() -> None:
-    problems, funnel = run([candidate("a"), candidate("b")], exclude=["a"])
-    assert (names(problems, "test"), funnel["not_excluded"]) == (["b"], 1)
 
 
 def test_trivial_tests_are_left_out_where_asked() -> None:
@@ -114,7 +110,7 @@ def test_all_takes_the_rest() -> None:
     assert (len(names(problems, "train")), len(names(problems, "test"))) == (7, 3)
 
 
-@pytest.mark.parametrize("keys", [{"test": 11}, {"train": 8, "test": 3}, {"train": 8, "test": "all"}])
+@pytest.mark.parametrize("keys", [{"test": 11}, {"train": 8, "test": 3}])
 def test_fewer_than_asked_for_is_an_error_with_the_funnel(keys: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=r"asked for \d+ problems, but \d+ are left .*not_duplicate 10.*ask for fewer"):
         run([candidate(f"{i}") for i in range(10)], **keys)
@@ -127,14 +123,15 @@ def test_an_empty_file_is_called_empty() -> None:
 
 def test_upstream_splits_stay_apart() -> None:
     rows = [candidate(f"{i}", "train" if i < 7 else "test") for i in range(10)]
-    problems, _ = run(rows, train=2)
+    problems, _ = run(rows, source="apps", train=2)
     assert len(names(problems, "train")) == 2
     assert names(problems, "test") == ["7", "8", "9"]
 
 
 def test_one_pool_cannot_be_taken_twice() -> None:
-    with pytest.raises(ValueError, match="both `all`"):
-        raw.section(source="cure", location="x", train="all", test="all")
+    for train in (1, "all"):
+        with pytest.raises(ValueError, match="test: all takes all rows of the source's one pool"):
+            raw.section(source="cure", location="x", train=train, test="all")
 
 
 # ------------------------------------------------------------------------------------------------------------ tokens
@@ -198,26 +195,26 @@ def test_problems_with_a_broken_checker_are_left_out() -> None:
         made = candidate(name)
         rows.append(dataclasses.replace(made, problem=dataclasses.replace(made.problem, checker=checker)))
 
-    def judge(programs: Any) -> list[Any]:
+    def validate(programs: Any) -> list[Any]:
         with Grader(workers=1) as grader:
             given = [Submission(program, p.tests, None, CheckerProgram(p.checker)) for program, p in programs]
             return [verdict.statuses for verdict in grader.grade(given)]
 
-    problems, funnel = run(rows, judge)
+    problems, funnel = run(rows, validate)
     assert {problem.problem_id for problem in problems} == {"d/none", "d/sound"}
     assert funnel.dropped["sound_checker"] == ["d/broken"]
-    assert "sound_checker" not in run([candidate("none")], judge)[1]
+    assert "sound_checker" not in run([candidate("none")], validate)[1]
 
 
 def test_only_as_many_solutions_as_asked_for_are_run() -> None:
     asked = []
 
-    def judge(programs: Any) -> list[list[str]]:
+    def validate(programs: Any) -> list[list[str]]:
         asked.extend(program for program, _ in programs)
         return [[PASS] * len(problem.tests) for _, problem in programs]
 
     rows = [candidate("a", solutions=["1", "2", "3"]), candidate("b"), candidate("c", solutions=["4"])]
-    problems, funnel = run(rows, judge, check_solutions=2)
+    problems, funnel = run(rows, validate, check_solutions=2)
     assert asked == ["1", "2", "4"]
     assert (len(problems), funnel["confirmed_by_solutions"]) == (3, 3)
 

@@ -1,8 +1,7 @@
-"""Where rows come from: the hub's cache, folders, files; and what is said when they are absent or have changed."""
+"""Where rows come from: the hub's cache, folders, files; and the errors if they are absent."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,14 @@ from maxk.data import hub
 from maxk.errors import UserError
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
-COLUMNS = {"id": int, "tests": [{"input": str}]}
-ROWS = [{"id": 1, "tests": [{"input": "2024-01-01", "more": 3}], "unused": 1}, {"id": 2, "tests": [], "unused": "x"}]
 
 
 def place(location: Any, revision: str | None = None) -> Any:
     return raw.section(source="cure", location=location, revision=revision)
 
 
-def read(location: Any, columns: Any = COLUMNS, layouts: Any = (("*.parquet",), ("*.json*",))) -> list[Any]:
-    return list(hub.table("d", place(location), layouts).rows(columns))
+def files(location: Any) -> list[Path]:
+    return hub.files("d", place(location), [["*.parquet"], ["*.json*"]])
 
 
 def error(function: Any, *args: Any) -> str:
@@ -38,91 +35,29 @@ def error(function: Any, *args: Any) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------- files
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz", "rows.json", "rows.json.gz"])
-def test_json_is_read_as_it_stands(name: str, tmp_path: Path) -> None:
-    """A mixed column that nobody asks for, and text that looks like a date, change nothing."""
-    text = "\n".join(map(json.dumps, ROWS)) + "\n\n" if "jsonl" in name else json.dumps(ROWS, indent=1)
-    content = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
-    (tmp_path / name).write_bytes(content)
-    expected = [{"id": row["id"], "tests": row["tests"]} for row in ROWS]
-    assert read(tmp_path / name) == expected
-    assert read(tmp_path) == expected
-
-
 def test_parquet_parts_must_all_be_there(tmp_path: Path) -> None:
-    features = raw.Features({"id": raw.INT, "tests": raw.List({"input": raw.TEXT})})
+    (tmp_path / "data").mkdir()
     for part in (0, 2):
-        raw.parquet(tmp_path / f"data/train-0000{part}-of-00003.parquet", [{"id": 1, "tests": []}], features)
-    assert "part 1 of 3 is missing" in error(read, tmp_path)
-    raw.parquet(tmp_path / "data/train-00001-of-00003.parquet", [{"id": 1, "tests": []}], features)
-    assert len(read(tmp_path)) == 3
+        (tmp_path / f"data/train-0000{part}-of-00003.parquet").touch()
+    assert "part 1 of 3 is missing" in error(files, tmp_path)
+    (tmp_path / "data/train-00001-of-00003.parquet").touch()
+    assert len(files(tmp_path)) == 3
 
 
-def test_absent_and_damaged_files_are_named(tmp_path: Path) -> None:
-    assert "no file or folder ./absent.jsonl" in error(read, "./absent.jsonl")
-    assert "lacks data files *.parquet or *.json*; it holds none" in error(read, tmp_path)
-    (tmp_path / "rows.parquet").write_bytes(b"PAR1 not really")
-    assert "cannot be read as parquet" in error(read, tmp_path)
-    (tmp_path / "rows.jsonl").write_text('{"id": 1, "tests": []}\n{"id": 2')
-    assert "rows.jsonl cannot be read as json after row 1" in error(read, tmp_path / "rows.jsonl")
-    (tmp_path / "rows.json").write_text("[1]")
-    assert "row 1 is int 1, expected an object" in error(read, tmp_path / "rows.json")
-    (tmp_path / "rows.json.gz").write_bytes(gzip.compress(b"[]")[:-6])
-    assert "cannot be read as json" in error(read, tmp_path / "rows.json.gz")
-
-
-# ----------------------------------------------------------------------------------------------------------- columns
-def test_a_renamed_column_is_named(tmp_path: Path) -> None:
-    path = raw.jsonl(tmp_path / "rows.jsonl", [{"id": 1, "test": []}])
-    message = error(read, path)
-    for part in ("rows.jsonl (row 1)", "no column 'tests' (renamed to 'test'?)", "list[{input: str}]", "id, test"):
-        assert part in message
-    features = raw.Features({"id": raw.INT, "test": raw.List({"input": raw.TEXT})})
-    message = error(read, raw.parquet(tmp_path / "rows.parquet", [{"id": 1, "test": []}], features))
-    assert "no column 'tests' (renamed to 'test'?)" in message
-
-
-@pytest.mark.parametrize(
-    ("feature", "value", "got"),
-    [
-        (raw.TEXT, "x", "str"),
-        (raw.List(raw.TEXT), ["x"], "list[str]"),
-        (raw.List({"stdin": raw.TEXT}), [{"stdin": "x"}], "list[{stdin: str}]"),
-        ({"input": raw.List(raw.TEXT)}, {"input": ["x"]}, "{input: list[str]}"),
-        (raw.List({"input": raw.INT}), [{"input": 1}], "list[{input: int}]"),
-    ],
-)
-def test_a_column_of_another_type_is_named(feature: Any, value: Any, got: str, tmp_path: Path) -> None:
-    path = raw.parquet(tmp_path / "rows.parquet", [{"id": 1, "tests": value}], raw.Features(id=raw.INT, tests=feature))
-    assert f"column 'tests' is {got}, expected list[{{input: str}}]" in error(read, path)
-    message = error(read, raw.jsonl(tmp_path / "rows.jsonl", [{"id": 1, "tests": value}]))
-    assert "row 1" in message
-    assert f"column 'tests' is {type(value).__name__} {value!r}" in message
-
-
-def test_kinds_of_features() -> None:
-    features = raw.CODE_CONTESTS
-    assert hub.kind_of(features["difficulty"]) is int
-    assert hub.kind_of(features["solutions"]) == {"language": [int], "solution": [str]}
-    assert hub.kind_of(raw.CODEFORCES["official_tests"]) == [{"input": str, "output": str}]
-    assert hub.kind_of(raw.CODEFORCES["time_limit"]) is float
-
-
-def test_nulls_and_integers_in_place_of_floats_are_fine(tmp_path: Path) -> None:
-    path = raw.jsonl(tmp_path / "rows.jsonl", [{"a": None, "b": 1}, {"a": "x", "b": 1.5}])
-    assert len(read(path, {"a": str, "b": float})) == 2
-    assert "column 'b' is bool True" in error(read, raw.jsonl(path, [{"a": "x", "b": True}]), {"a": str, "b": float})
+def test_absent_files_are_named(tmp_path: Path) -> None:
+    assert "no file or folder ./absent.jsonl" in error(files, "./absent.jsonl")
+    assert "lacks data files *.parquet or *.json*; it holds none" in error(files, tmp_path)
 
 
 # --------------------------------------------------------------------------------------------------------------- hub
 def test_a_hub_repository_needs_a_revision() -> None:
-    assert "revision: missing; pin a commit of org/set" in error(hub.table, "d", place("org/set"), [["*.json"]])
+    assert "revision: missing; pin a commit of org/set" in error(hub.files, "d", place("org/set"), [["*.json"]])
 
 
 def test_offline_the_cache_serves_the_pinned_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     snapshot = tmp_path / "datasets--org--set" / "snapshots" / SHA
-    message = error(hub.table, "d", place("org/set", SHA), [["*.json"]])
+    message = error(hub.files, "d", place("org/set", SHA), [["*.json"]])
     for part in ("datasets.d: org/set at 0123456", "cannot be fetched", "HF_HUB_OFFLINE", "location"):
         assert part in message
     snapshot.mkdir(parents=True)
@@ -146,7 +81,7 @@ def test_what_the_hub_refuses_is_explained(fault: Any, said: list[str], monkeypa
         raise fault.__new__(fault)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
-    message = error(hub.table, "d", place("org/set", SHA), [["*.json"]])
+    message = error(hub.files, "d", place("org/set", SHA), [["*.json"]])
     for part in said:
         assert part in message
 
@@ -190,18 +125,5 @@ def test_offline_the_cache_says_what_a_branch_was(tmp_path: Path, monkeypatch: p
     assert data.at_commits("d", place("org/set", "main"))[1] == {"org/set": SHA}
 
 
-def test_nulls_are_named_by_row_and_column(tmp_path: Path) -> None:
-    features = raw.Features({"id": raw.INT, "tests": raw.List({"input": raw.TEXT})})
-    good, null, hole = {"id": 1, "tests": None}, {"id": None, "tests": []}, {"id": 2, "tests": [{"input": None}]}
-    for name, bad in (("id", null), ("tests", hole)):
-        for path in (
-            raw.parquet(tmp_path / "a.parquet", [good, bad], features),
-            raw.jsonl(tmp_path / "a.jsonl", [good, bad]),
-        ):
-            message = error(lambda where: list(hub.table("d", place(where), []).rows(COLUMNS, ("id",))), path)
-            assert "row 2" in message
-            assert f"column {name!r} is null or holds null" in message
-
-
 def test_a_location_of_no_kind_is_refused() -> None:
-    assert "neither a file, a folder nor a hub id" in error(hub.table, "d", place("a/b/c", SHA), [["*.json"]])
+    assert "neither a file, a folder nor a hub id" in error(hub.files, "d", place("a/b/c", SHA), [["*.json"]])

@@ -14,14 +14,15 @@ import pytest
 
 from maxk import config as configuration
 from maxk.artifacts.records import Problem
-from maxk.data.pocket import corpus, generate, grammar, tasks
+from maxk.data.pocket import corpus, grammar, tasks
 from maxk.data.pocket.corpus import Corpus
-from maxk.data.pocket.grammar import OPERATIONS, REDUCERS, TRANSFORMS, Step
+from maxk.data.pocket.grammar import REDUCERS, TRANSFORMS, Step
 from maxk.data.pocket.tasks import PocketDataset
 from maxk.errors import UserError
 from maxk.grading import Grader
 
 ROOT = Path(__file__).parents[2]
+OPERATIONS = TRANSFORMS | REDUCERS
 
 
 def family(**changes: object) -> PocketDataset:
@@ -123,11 +124,11 @@ def test_output_is_what_python_prints_and_none_where_it_raises() -> None:
 # --------------------------------------------------------------------------------------------------- families
 def test_family_is_the_same_in_every_process() -> None:
     """Neither hash randomisation nor the dataset's name decides what is drawn."""
-    here = generate("one", family(train=5, test=3))[0]
+    here = family(train=5, test=3).generate("one")[0]
     script = (
-        "from maxk.data.pocket.tasks import PocketDataset; from maxk.data.pocket import generate;"
+        "from maxk.data.pocket import PocketDataset;"
         f"config = PocketDataset.model_validate({family(train=5, test=3).model_dump()!r});"
-        "print([(p.statement, p.tests, p.reference) for p in generate('two', config)[0]])"
+        "print([(p.statement, p.tests, p.reference) for p in config.generate('two')[0]])"
     )
     for hash_seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
@@ -137,14 +138,14 @@ def test_family_is_the_same_in_every_process() -> None:
 
 
 def test_seed_decides_the_tasks_and_sizes_do_not() -> None:
-    test = pairs(generate("a", family())[0], "test")
-    assert pairs(generate("a", family(train=20))[0], "test") == test
-    assert pairs(generate("a", family(test=5))[0], "test") == test[:5]
-    assert pairs(generate("a", family(seed=1))[0], "test") != test
+    test = pairs(family().generate("a")[0], "test")
+    assert pairs(family(train=20).generate("a")[0], "test") == test
+    assert pairs(family(test=5).generate("a")[0], "test") == test[:5]
+    assert pairs(family(seed=1).generate("a")[0], "test") != test
 
 
 def test_problems_carry_ids_splits_and_references() -> None:
-    problems, _ = generate("pocket-x", family())
+    problems, _ = family().generate("pocket-x")
     assert [p.problem_id for p in problems[:2]] == ["pocket-x/train/0000", "pocket-x/train/0001"]
     assert problems[-1].problem_id == "pocket-x/test/0011"
     assert Counter(p.split for p in problems) == {"train": 60, "test": 12}
@@ -154,7 +155,7 @@ def test_problems_carry_ids_splits_and_references() -> None:
 def test_no_pair_of_a_test_problem_is_trained_on_in_any_shipped_family() -> None:
     """By construction: a pair belongs to one side whatever the family, so train and test splits cannot share
     it."""
-    problems = [p for name, config in shipped().items() for p in generate(name, config)[0]]
+    problems = [p for name, config in shipped().items() for p in config.generate(name)[0]]
     train, test = pairs(problems, "train"), pairs(problems, "test")
     assert len(train) == 1920
     assert len(test) == 120
@@ -165,7 +166,7 @@ def test_no_pair_of_a_test_problem_is_trained_on_in_any_shipped_family() -> None
 def test_small_family_stays_disjoint_until_it_is_exhausted() -> None:
     """With one transform and nothing open the same pairs are drawn again and again, on both sides."""
     config = family(transforms=[1], open_operations=[1], rare=0, train=300, test=60)
-    problems, funnel = generate("small", config)
+    problems, funnel = config.generate("small")
     assert funnel["not_duplicate"] < funnel["split_not_full"]
     assert not set(pairs(problems, "train")) & set(pairs(problems, "test"))
     assert len(set(pairs(problems, "train"))) == 300
@@ -174,15 +175,15 @@ def test_small_family_stays_disjoint_until_it_is_exhausted() -> None:
 def test_asking_for_more_than_there_is_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "PATIENCE", 500)
     with pytest.raises(UserError, match=r"datasets\.tiny: asked for train=0 and test=100000"):
-        generate("tiny", family(transforms=[1], open_operations=[0], rare=0, train=0, test=100_000))
+        family(transforms=[1], open_operations=[0], rare=0, train=0, test=100_000).generate("tiny")
     with pytest.raises(UserError, match="transforms=14, but the grammar has 13"):
-        generate("tiny", family(transforms=[14]))
+        family(transforms=[14]).generate("tiny")
 
 
 @pytest.mark.parametrize("name", shipped())
 def test_funnel_falls_from_filter_to_filter_to_what_is_kept(name: str) -> None:
     config = shipped()[name]
-    problems, funnel = generate(name, config)
+    problems, funnel = config.generate(name)
     counts = list(funnel.values())
     filters, (train, test) = counts[:-2], counts[-2:]
     assert next(iter(funnel)) == "drawn"
@@ -213,7 +214,7 @@ def test_hidden_tests_decide_every_open_operation() -> None:
 
 def test_grader_passes_references_and_fails_alternatives() -> None:
     """The product's grader agrees with the generator. No sandbox: these are the grammar's own programs."""
-    problems = [p for config in shipped().values() for p in generate("x", config)[0] if p.split == "test"]
+    problems = [p for config in shipped().values() for p in config.generate("x")[0] if p.split == "test"]
     kept = [(task, tests) for task, tests in drawn(60) if len(tests) == 8 and not tasks.ambiguous(task, tests)]
     others = [(grammar.program(steps), tests) for task, tests in kept for steps in task.alternatives()]
     with Grader(workers=1, sandbox="off") as grader:
@@ -238,8 +239,8 @@ def test_ambiguous_and_guessable_tasks_exist_and_are_recognised() -> None:
 
 def test_open_readings_follow_the_popularity() -> None:
     counts = Counter(step.reading for task, _ in drawn(1500, tests=1) for step in task.steps if step.open)
-    shares = [counts[reading] / counts.total() for reading in range(3)]
-    assert shares == pytest.approx([0.55, 0.27, 0.18], abs=0.04)
+    fractions = [counts[reading] / counts.total() for reading in range(3)]
+    assert fractions == pytest.approx([0.55, 0.27, 0.18], abs=0.04)
 
 
 # --------------------------------------------------------------------------------------------------- corpus
@@ -266,5 +267,5 @@ def test_corpus_slips_as_often_as_it_is_told_to() -> None:
     for _, program in corpus(Corpus(size=100, bug=1), 0):
         assert set(program.split("\n")[1:]) <= bugs
     first_lines = [program.split("\n")[0] for _, program in corpus(Corpus(size=4000), 0)]
-    share = sum(line in grammar.READ_INPUT_BUGS for line in first_lines) / 4000
-    assert share == pytest.approx(0.08, abs=0.015)
+    fraction = sum(line in grammar.READ_INPUT_BUGS for line in first_lines) / 4000
+    assert fraction == pytest.approx(0.08, abs=0.015)

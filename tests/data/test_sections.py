@@ -15,10 +15,12 @@ from maxk.config import Config
 from maxk.data.mbpp import MbppDataset
 from maxk.errors import UserError
 
+MODEL = {"source": "hub", "model": "models/any"}
+
 
 def parse(defaults: dict, name: str = "mbpp", **section: Any) -> Config:
     """The default experiment with one dataset, trained on."""
-    changes = {"name": "x", "datasets": {name: section}, "training": {"datasets": [name]}}
+    changes = {"name": "x", "base": MODEL, "datasets": {name: section}, "training": {"datasets": [name]}}
     return configuration.parse(configuration.overlay(defaults, changes))
 
 
@@ -42,12 +44,20 @@ def test_an_unknown_key_is_compared_with_those_of_its_source(defaults: dict) -> 
 
 
 def test_faults_are_named(defaults: dict) -> None:
-    assert "'mbbp'" in fault(defaults, source="mbbp")
+    message = fault(defaults, source="mbbp")
+    assert "datasets.mbpp: source='mbbp' is unknown (did you mean 'mbpp'?); known: apps, " in message
     assert "datasets.mbpp.form" in fault(defaults, source="mbpp", form="json", train="all")
     assert "train" in fault(defaults, source="mbpp", train="some")
     assert "datasets.mbpp.location: missing" in fault(defaults, source="cure", train=3)
     assert "train=0" in fault(defaults, source="mbpp")
-    assert "both `all`" in fault(defaults, source="code_contests", train="all")
+    assert "test: all takes all rows" in fault(defaults, source="code_contests", train=3)
+
+
+def test_the_pretrained_model_reads_pocket_tasks_only(defaults: dict) -> None:
+    changes = {"datasets": {**defaults["datasets"], "mbpp": {"source": "mbpp"}}}
+    with pytest.raises(UserError, match=r"base\.source: pretrain .* natural language: mbpp; set base to a code model"):
+        configuration.parse(configuration.overlay(defaults, changes))
+    assert configuration.parse(configuration.overlay(defaults, {**changes, "base": MODEL}))
 
 
 def test_a_dataset_says_which_splits_it_has(defaults: dict) -> None:
@@ -72,7 +82,12 @@ def test_a_failed_preparation_is_one_line_and_writes_nothing(
     monkeypatch.chdir(tmp_path)
     raw.jsonl(tmp_path / "rows.jsonl", [raw.livecodebench_row("a"), raw.livecodebench_row("b", private_test_cases="?")])
     section = {"source": "livecodebench", "location": "rows.jsonl", "train": 1, "test": 1}
-    changes = {"datasets": {"d": section}, "training": {"datasets": ["d"]}, "tracking": {"enabled": False}}
+    changes = {
+        "datasets": {"d": section},
+        "training": {"datasets": ["d"]},
+        "tracking": {"enabled": False},
+        "base": MODEL,
+    }
     config = configuration.parse(configuration.overlay(defaults, changes))
     files.write_text("results/config.json", config.model_dump_json())
     files.write_json(config.layout.tracking, {"enabled": False})

@@ -22,9 +22,9 @@ def encoded(content: Any) -> str:
 
 
 def test_plain_and_packed_columns_are_read_in_order() -> None:
-    tests, functional = decode("d/1", [json.dumps(raw.cases([("1\r\n2", "3\r\n")])), raw.packed(raw.cases(raw.PAIRS))])
-    assert tests == [("1\n2", "3\n"), *raw.PAIRS]
-    assert not functional
+    found = decode("d/1", [json.dumps(raw.cases([("1\r\n2", "3\r\n")])), raw.packed(raw.cases(raw.PAIRS))])
+    assert found.tests() == [("1\n2", "3\n"), *raw.PAIRS]
+    assert not found.functional
 
 
 class Poison:
@@ -75,7 +75,7 @@ def test_no_callable_at_all_is_admitted(callable_: Any) -> None:
 )
 def test_what_cannot_be_decoded_names_the_row(column: str) -> None:
     with pytest.raises(UserError, match="d/1: its test cases cannot be decoded") as error:
-        decode("d/1", [column])
+        decode("d/1", [column]).tests()
     assert "\n" not in str(error.value)
 
 

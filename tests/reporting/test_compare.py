@@ -61,16 +61,16 @@ def test_the_page_holds_every_headline_cell_with_its_twin(small: Experiment) -> 
 
 
 @pytest.mark.parametrize(
-    ("source", "model", "other"),
+    ("synthetic", "model", "other"),
     [
-        ("pocket", compare.PAPER_BASE, "generated tasks"),
-        ("hub", "Qwen/Qwen2.5-Coder-0.5B-Instruct", "another base model"),
-        ("hub", compare.PAPER_BASE, ""),
+        (True, compare.PAPER_BASE, "generated tasks"),
+        (False, "Qwen/Qwen2.5-Coder-0.5B-Instruct", "another base model"),
+        (False, compare.PAPER_BASE, ""),
     ],
 )
-def test_values_are_compared_only_for_the_paper_s_tasks_and_model(source: str, model: str, other: str) -> None:
+def test_values_are_compared_only_for_the_paper_s_tasks_and_model(synthetic: bool, model: str, other: str) -> None:
     base = HubBase(source="hub", model=model)
-    config = SimpleNamespace(base=base, datasets={"easy": SimpleNamespace(source=source)})
+    config = SimpleNamespace(base=base, datasets={"easy": SimpleNamespace(synthetic=synthetic)})
     assert compare.otherness(config, "easy") == other  # type: ignore[arg-type]
 
 

@@ -36,13 +36,13 @@ def test_the_report_holds_funnel_lengths_and_a_problem() -> None:
     lines = report([problem("a", "1", "2", "3", "4", split="train")], [problem("b", "1", "2")])
     assert lines[0] == "d: 1 train problem and 1 test problem"
     assert "  with_tests                             7  −2" in lines
-    assert "train: tests a problem min 4, median 4, max 4" in lines
+    assert "train: tests per problem min 4, median 4, max 4" in lines
     assert "test: prompt length in characters min 8, median 8, max 8" in lines
-    assert "test: best constant programs earn 0.500 and solve 0 problems" in lines
+    assert "test: the best constant programs get 0.500 and solve 0 problems" in lines
     assert "  | <Task a>" in lines
     assert not [line for line in lines if line.split()[:1] == ["test"] and "−" in line]  # drawn, not filtered
-    assert "reads '0\\n', prints '1'" in lines
-    assert "… and 1 more tests" in lines
+    assert "input '0\\n', expected output '1'" in lines
+    assert "… and 1 more test" in lines
 
 
 def test_trivial_tasks_and_leaks_are_warned_of() -> None:
@@ -52,7 +52,7 @@ def test_trivial_tasks_and_leaks_are_warned_of() -> None:
     )
     warnings = [line for line in lines if line.startswith("warning")]
     assert warnings == [
-        "warning: test: programs that print a constant earn 0.750 on average",
+        "warning: test: programs that print a constant get a mean reward of 0.750",
         "warning: test: a constant solves 1 problem; set distinct_outputs to 2 or more",
         "warning: 1 test problem of d also in the train split of d: d/b = d/a",
     ]
@@ -76,4 +76,4 @@ def test_the_command_reads_what_prepare_wrote(
     assert cli.main(["inspect", name, "--config", "config.json"]) == 0
     said = capsys.readouterr().out
     assert f"{name}: 2 train problems and 2 test problems" in said
-    assert "characters (the tokenizer of the base policy is not at hand)" in said
+    assert "characters (the tokenizer of the base policy is not available)" in said

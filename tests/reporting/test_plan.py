@@ -41,7 +41,7 @@ def config(defaults: dict) -> Config:
 def test_the_sums(config: Config, rates: Rates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     profile = rates.profiles["7b-h100"]
-    rows = {row.stage: row for row in plan.plan(config, rates, profile)}
+    rows = {row.stage: row for row in plan.plan(config, profile)}
     train, sample, verify = rows["train bon_offpolicy"], rows["sample"], rows["verify"]
     assert (train.jobs, train.samples, train.tests) == (2, 2 * 100 * 2 * 8, 2 * 100 * 2 * 8 * 4)
     assert (sample.jobs, sample.samples) == (3 * 2, 3 * 10 * 256)
@@ -68,13 +68,13 @@ def test_the_sums(config: Config, rates: Rates, tmp_path: Path, monkeypatch: pyt
 
 def test_processes_share_the_tokens_and_hold_their_gpus(defaults: dict, rates: Rates, root: Path) -> None:
     paper = configuration.parse(configuration.overlay(defaults, configuration.read_yaml(root / "config/paper.yaml")))
-    row = next(row for row in plan.plan(paper, rates, rates.profiles["7b-h100"]) if row.stage == "train grpo")
+    row = next(row for row in plan.plan(paper, rates.profiles["7b-h100"]) if row.stage == "train grpo")
     assert row.gpus == 8
     assert row.device_hours == pytest.approx(8 * row.hours)
 
 
 def test_work_without_gpus_is_core_hours(config: Config, rates: Rates) -> None:
-    rows = list(plan.plan(config, rates, rates.profiles["pocket-cpu"]))
+    rows = list(plan.plan(config, rates.profiles["pocket-cpu"]))
     assert plan.total(rows).device_hours == 0
     assert all(row.core_hours > 0 for row in rows if row.stage.startswith(("train", "sample", "verify")))
 
@@ -83,10 +83,10 @@ def test_prepared_problems_are_counted(
     config: Config, rates: Rates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert plan.count(config, "d", "test", rates) == (10, 40, False)
+    assert plan.count(config, "d", "test") == (10, 40, False)
     problems = [Problem(f"d/{i}", "d", "test", "x", [Test("1", "1")] * (i + 1)) for i in range(3)]
     files.write_problems(config.layout.problems("d"), problems, Provenance("prepare", "planned", {}))
-    assert plan.count(config, "d", "test", rates) == (3, 6, True)
+    assert plan.count(config, "d", "test") == (3, 6, True)
 
 
 @pytest.mark.parametrize("name", ["config", "mini", "paper"])
@@ -119,12 +119,6 @@ def test_an_experiment_is_planned(
     assert f"{8 * 2490 * 8:,}" in row
     assert cli.main(["plan", "config/paper.yaml", "--experiment", "sweep"]) == 2
     assert "no experiment 'sweep'; this configuration has k_sweep" in capsys.readouterr().err
-
-
-def test_every_source_has_an_expectation(rates: Rates) -> None:
-    from maxk.data import BENCHMARKS
-
-    assert set(rates.datasets) == {*BENCHMARKS, "pocket"}
 
 
 def test_an_unknown_base_or_profile_is_named(config: Config, rates: Rates) -> None:

@@ -28,8 +28,16 @@ onerror:
     print(exit_report.FAILURE, file=sys.stderr)
 
 
+def local_data(wildcards):
+    """Local files of a dataset: after an edit, its problems are made again."""
+    with user_errors():
+        return CONFIG.datasets[wildcards.dataset].inputs
+
+
 rule prepare:
     """Convert a source's rows into problems; count the rows left by every filter."""
+    input:
+        local_data,
     output:
         problems=OUT.problems("{dataset}"),
         funnel=OUT.funnel("{dataset}"),

@@ -76,6 +76,8 @@ class Config(Section):
             yield f"name={self.name!r} is a folder of the default experiment; choose another"
         if self.prompt.chat and isinstance(self.base, PretrainedBase):
             yield "prompt.chat: true needs a chat model, but base.source: pretrain makes none"
+        if isinstance(self.base, PretrainedBase):
+            yield from self._unreadable_datasets()
         if BASE in self.every_objective:
             yield f"objectives.{BASE}: the name is taken by the base policy"
         if max(self.report.ks) > self.sampling.n:
@@ -90,6 +92,14 @@ class Config(Section):
         for name in self.every_objective:
             yield from self._objective_contradictions(name)
         yield from self._experiment_contradictions()
+
+    def _unreadable_datasets(self) -> Iterator[str]:
+        """The pretrained model knows the words of the pocket tasks and nothing else."""
+        if names := [name for name, dataset in self.datasets.items() if not dataset.synthetic]:
+            yield (
+                "base.source: pretrain makes a model that reads pocket tasks only, but these datasets are in natural "
+                f"language: {', '.join(names)}; set base to a code model: {{source: hub, model: HUB_ID_OR_FOLDER}}"
+            )
 
     def _experiment_contradictions(self) -> Iterator[str]:
         owners = dict.fromkeys(self.objectives, "objectives")

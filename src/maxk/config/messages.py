@@ -24,7 +24,8 @@ def explain(error: ErrorDetails, model: type[BaseModel], prefix: str = "") -> st
         if renamed := next((new for old, new in RENAMED.items() if f".{key}".endswith(f".{old}")), None):
             return f"{key}: renamed to {renamed}"
         allowed = _fields_at(model, location[:-1], source)
-        return f"{key}: unknown key{suggest(str(location[-1]), allowed)}; allowed: {', '.join(allowed)}"
+        known = f"; allowed: {', '.join(allowed)}" if allowed else ""
+        return f"{key}: unknown key{suggest(str(location[-1]), allowed)}{known}"
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "value_error":
         return f"{key}: {message}" if key else message

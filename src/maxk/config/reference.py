@@ -23,7 +23,7 @@ def reference() -> str:
     for name, node in sections:
         if name == "Schedule" or _is_objective(node):
             continue
-        title = "Top level" if name == "top level" else _section_title(name)
+        title = "Top level" if name == "top level" else _section_title(name, node)
         lines += [f"## {title}", "", " ".join(node.get("description", "").split()), "", *_keys(node), ""]
     lines += _objectives(schema)
     return "\n".join(lines).rstrip() + "\n"
@@ -80,25 +80,19 @@ Everything is checked before any job starts; an unknown key is refused with the 
 """
 
 
-def _section_title(name: str) -> str:
+def _section_title(name: str, node: Mapping[str, Any]) -> str:
     titles = {
         "PretrainedBase": "`base` with `source: pretrain`",
         "HubBase": "`base` with `source: hub`",
         "Corpus": "`base.corpus`",
         "Architecture": "`base.architecture`",
-        "PocketDataset": "`datasets.NAME` with `source: pocket`",
-        "CodeContestsDataset": "`datasets.NAME` with `source: code_contests`",
-        "CureDataset": "`datasets.NAME` with `source: cure`",
-        "LiveCodeBenchDataset": "`datasets.NAME` with `source: livecodebench`",
-        "LiveBenchDataset": "`datasets.NAME` with `source: livebench`",
-        "CodeforcesDataset": "`datasets.NAME` with `source: codeforces`",
-        "MbppDataset": "`datasets.NAME` with `source: mbpp`",
-        "AppsDataset": "`datasets.NAME` with `source: apps`",
         "TokenLimit": "`datasets.NAME.length`",
         "HubCopy": "`datasets.NAME.without`",
         "Experiment": "`experiments.NAME`",
         "Vllm": "`sampling.vllm`",
     }
+    if name not in titles and "source" in node["properties"]:
+        return f"`datasets.NAME` with `source: {node['properties']['source']['const']}`"
     return titles.get(name, f"`{name.lower()}`")
 
 

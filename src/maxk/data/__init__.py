@@ -1,101 +1,128 @@
-"""Datasets: one module a source, all behind `load`.
+"""Datasets: one module per source, all behind `load`.
 
-A source turns its section of the configuration into problems and a funnel: the number of rows left after every filter,
-in order. `pocket` generates its tasks. All others are benchmarks: a module offers `candidates(name, config, funnel)`,
-which reads raw rows (`hub`) and converts them; the filters that all share and the split are in `filters`. What must
-hold for every source is checked here.
+A source is one class: its fields are the keys of `datasets.NAME` in the configuration, its method `candidates` converts
+raw rows to problems. All modules of this package are imported, and every class with `source: Literal["name"]` is
+known by that name (`maxk.data.sections`); a class elsewhere is named by its import path,
+`source: my_package.my_module:MyDataset`. Filters and the draw of the splits are shared (`maxk.data.filters`).
 
     problems, funnel = load("mbpp", config.datasets["mbpp"])
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+import pkgutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, cast
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import InitErrorDetails
 
 from maxk.artifacts.records import Problem
-from maxk.data.apps import AppsDataset
-from maxk.data.code_contests import CodeContestsDataset
-from maxk.data.codeforces import CodeforcesDataset
-from maxk.data.cure import CureDataset
-from maxk.data.filters import MAX_TEST_BYTES, Funnel, Judge, complete, largest_test
-from maxk.data.livebench import LiveBenchDataset
-from maxk.data.livecodebench import LiveCodeBenchDataset
-from maxk.data.mbpp import MbppDataset
-from maxk.data.pocket.tasks import PocketDataset
+from maxk.data import hub
+from maxk.data.candidates import Funnel
+from maxk.data.filters import MAX_TEST_BYTES, Validate, complete, largest_test
+from maxk.data.sections import SOURCES, Benchmark, DatasetSection, GeneratedDataset, HubCopy, TokenLimit
 from maxk.errors import UserError
 
-# Source of a benchmark → module; imported only when asked for, since some need heavy packages.
-BENCHMARKS = {
-    "apps": "maxk.data.apps",
-    "code_contests": "maxk.data.code_contests",
-    "codeforces": "maxk.data.codeforces",
-    "cure": "maxk.data.cure",
-    "livebench": "maxk.data.livebench",
-    "livecodebench": "maxk.data.livecodebench",
-    "mbpp": "maxk.data.mbpp",
-}
-Dataset = Annotated[
-    PocketDataset
-    | CodeContestsDataset
-    | CureDataset
-    | LiveCodeBenchDataset
-    | LiveBenchDataset
-    | CodeforcesDataset
-    | MbppDataset
-    | AppsDataset,
-    Field(discriminator="source"),
-]
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
 
 SPLITS = ("train", "test")
 
 
-def load(name: str, config: Dataset, judge: Judge | None = None) -> tuple[list[Problem], dict[str, int]]:
-    """The problems of the dataset `name` and its funnel. Raises UserError where they are not fit for use.
+# ------------------------------------------------------------------------------------------------ the configuration
+def _by_source(value: Any, registered: ValidatorFunctionWrapHandler) -> Any:
+    """Validates a section with the class that its `source` names."""
+    if isinstance(value, DatasetSection):
+        return value
+    source = value.get("source") if isinstance(value, Mapping) else None
+    if not isinstance(source, str) or source in SOURCES:
+        return registered(value)
+    if ":" in source:
+        return _validated(_imported(source), value)
+    near = difflib.get_close_matches(source, SOURCES, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise ValueError(
+        f"source={source!r} is unknown{hint}; known: {', '.join(SOURCES)}, and import paths `package.module:Class`"
+    )
 
-    `judge` runs programs on a benchmark's tests: it finds broken checkers, and is needed for `check_solutions`.
+
+def _validated(section: type[DatasetSection], value: Mapping[str, Any]) -> DatasetSection:
+    """As a registered class is: with the source in the location of every error."""
+    try:
+        return section.model_validate(value)
+    except ValidationError as error:
+        found = [{**item, "loc": (value["source"], *item["loc"])} for item in error.errors()]
+        raise ValidationError.from_exception_data(section.__name__, cast(list[InitErrorDetails], found)) from None
+
+
+def _imported(source: str) -> type[DatasetSection]:
+    """The dataset class at an import path. Raises ValueError."""
+    module, _, name = source.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # a module beside the configuration
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"source={source!r} cannot be imported ({error})") from None
+    if not (isinstance(found, type) and issubclass(found, DatasetSection)):
+        raise ValueError(f"source={source!r} is no dataset class: it must derive from maxk.data.sections.Benchmark")
+    return found
+
+
+if TYPE_CHECKING:
+    Dataset: TypeAlias = DatasetSection
+else:
+    Dataset = Annotated[
+        SerializeAsAny[Annotated[Union[tuple(SOURCES.values())], Field(discriminator="source")]],  # noqa: UP007
+        WrapValidator(_by_source),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------ problems
+def load(name: str, config: DatasetSection, validate: Validate | None = None) -> tuple[list[Problem], dict[str, int]]:
+    """The problems of the dataset `name`, train first, and its funnel. Raises UserError where rows cannot be used.
+
+    `validate` runs programs on a benchmark's tests: it detects broken checkers, and `check_solutions` needs it.
     """
-    if isinstance(config, PocketDataset):
-        from maxk.data.pocket import generate
-
-        problems, funnel = generate(name, config)
+    funnel: dict[str, int]
+    if isinstance(config, Benchmark):
+        counted = Funnel(name)
+        problems, funnel = complete(config, config.candidates(counted), counted, validate), counted
     else:
-        funnel = Funnel(name)
-        candidates = importlib.import_module(BENCHMARKS[config.source]).candidates(name, config, funnel)
-        problems = complete(config, candidates, funnel, judge)
+        problems, funnel = cast(GeneratedDataset, config).generate(name)
     check(problems)
     return problems, funnel
 
 
-def at_commits(name: str, config: Dataset) -> tuple[Dataset, dict[str, str]]:
-    """The section with commits in place of branches and tags, and what was resolved: location → commit."""
-    if isinstance(config, PocketDataset):
-        return config, {}
-    from maxk.data import hub
-
+def at_commits(name: str, config: DatasetSection) -> tuple[DatasetSection, dict[str, str]]:
+    """The section with commits in place of branches and tags, and the commits by location."""
     commits: dict[str, str] = {}
 
-    def resolved(place: Any, key: str, where: str, kind: str = "dataset") -> Any:
-        commit = hub.commit_of(key, where, place.revision, kind)
-        if commit is None:
-            return place
-        commits[where] = commit
-        return place.model_copy(update={"revision": commit})
+    def resolved(key: str, where: str, revision: str | None, kind: str = "dataset") -> dict[str, str | None]:
+        if (commit := hub.commit_of(key, where, revision, kind)) is not None:
+            commits[where] = commit
+        return {"revision": commit or revision}
 
     key = f"datasets.{name}"
-    changes: dict[str, Any] = {"revision": resolved(config, key, config.location).revision}
-    if config.length is not None:
-        changes["length"] = resolved(config.length, f"{key}.length", config.length.tokenizer, "model")
-    if isinstance(config, CodeforcesDataset) and config.without is not None:
-        changes["without"] = resolved(config.without, f"{key}.without", config.without.location)
+    changes: dict[str, Any] = {}
+    if isinstance(config, Benchmark):
+        changes |= resolved(key, config.location, config.revision)
+    for field, value in config:
+        if isinstance(value, HubCopy):
+            changes[field] = value.model_copy(update=resolved(f"{key}.{field}", value.location, value.revision))
+        elif isinstance(value, TokenLimit):
+            update = resolved(f"{key}.{field}", value.tokenizer, value.revision, "model")
+            changes[field] = value.model_copy(update=update)
     return config.model_copy(update=changes), commits
 
 
 def lines(name: str, funnel: dict[str, int]) -> Iterator[str]:
-    """A funnel in words, a line a filter, with the first rows that it dropped where these are known."""
+    """A funnel as text, one line per filter, with the ids of the first rows that it dropped."""
     for step, count in funnel.items():
         dropped = funnel.dropped.get(step, []) if isinstance(funnel, Funnel) else []
         named = ", ".join(dropped[:5]) + (", …" if len(dropped) > 5 else "")
@@ -115,7 +142,7 @@ def check(problems: Sequence[Problem]) -> None:
         if not problem.statement.strip():
             raise UserError(f"{row}: the statement is empty")
         if not problem.tests:
-            raise UserError(f"{row}: has no test, so that every program would pass; drop the row")
+            raise UserError(f"{row}: has no tests, so every program would pass; drop the row")
         if (size := largest_test(problem)) > MAX_TEST_BYTES:
             number = max(range(len(problem.tests)), key=lambda i: len("".join(problem.tests[i])))
-            raise UserError(f"{row}: test {number} holds {size} characters, more than {MAX_TEST_BYTES}; drop the row")
+            raise UserError(f"{row}: test {number} has {size} characters, more than {MAX_TEST_BYTES}; drop the row")

@@ -1,111 +1,129 @@
 """APPS (Hendrycks et al. 2021): stdin/stdout rows of codeparrot/apps (MIT), or of the 150 tasks selected by MapCoder.
 
-The two schemas are told apart by their columns: the hub's `input_output` is JSON {inputs, outputs[, fn_name]}, while
-MapCoder's `test_list` holds {input, output}, the output a list of text. Call-based rows (starter code or a function
-name) are left out. The hub keeps upstream's train and test splits; a single file is one pool.
+The columns tell the two schemas apart: the hub's `input_output` is JSON {inputs, outputs[, fn_name]}, while MapCoder's
+`test_list` holds {input, output}. Call-based rows, which have starter code or a function name, are dropped. The hub
+keeps upstream's train and test splits; a single file is one pool.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from typing_extensions import TypedDict
 
 from maxk.artifacts.records import Problem, Test
-from maxk.data import hub
-from maxk.data.code_contests import parallel_tests
-from maxk.data.filters import Candidate, Funnel
-from maxk.data.hub import Table
-from maxk.data.sections import Benchmark, CheckedWith, Location
-from maxk.data.testcases import unix
+from maxk.data.candidates import Candidate, Funnel
+from maxk.data.hub import Layouts
+from maxk.data.rows import Text, described, parse_json_column
+from maxk.data.sections import Benchmark, CheckSolutions, Location, Planned
+from maxk.data.testcases import ParallelTests, parallel_tests, unix
 from maxk.errors import UserError
+
+
+def _joined(value: Any) -> Any:
+    """A list of lines, or a number, as text. Anything else is left for the validation to refuse."""
+    if isinstance(value, list) and None not in value:
+        return "\n".join(map(str, value))
+    return str(value) if isinstance(value, int | float) else value
+
+
+Lines = Annotated[Text, BeforeValidator(_joined)]
+"""Input or output of a test: text, or a list of its lines."""
+
+
+class MapcoderTest(TypedDict):
+    input: Lines
+    output: Lines
+
+
+class Row(TypedDict, total=False):
+    r"""The columns that are read, of either schema. A row of MapCoder's file (statement shortened, two tests of eight):
+
+    {"name": "2190", "id": 2190, "difficulty": "competition", "starter_code": "",
+     "description": "There are n psychos standing in a line. Each psycho is assigned a unique integer from 1 to n. …",
+     "test_list": [{"input": "6\n6 5 4 3 2 1\n", "output": ["1\n"]}, {"input": "2\n1 2\n", "output": ["0\n"]}]}
+    """
+
+    file_split: str
+    difficulty: Text | None
+    starter_code: Text
+    # codeparrot/apps
+    problem_id: int
+    question: Text | None
+    solutions: Text | None
+    input_output: Text | None
+    # MapCoder
+    id: int
+    description: Text | None
+    test_list: list[MapcoderTest]
 
 
 class AppsDataset(Benchmark):
     """The stdin/stdout rows of APPS: the hub's schema, or that of the 150 tasks selected by MapCoder."""
 
+    planned = Planned(
+        5000, 5000, 13, basis="upstream's rows, call-based ones included; tests per problem of MapCoder's selection"
+    )
+    tests_mb = 3_000
+
     source: Literal["apps"]
     location: Location = "codeparrot/apps"
     difficulties: tuple[Literal["introductory", "interview", "competition"], ...] = Field(
-        ("introductory", "interview", "competition"), min_length=1, description="Difficulties kept."
+        ("introductory", "interview", "competition"), min_length=1, description="Difficulties to keep."
     )
-    check_solutions: CheckedWith = 0
+    check_solutions: CheckSolutions = 0
+
+    def layouts(self) -> Mapping[str, Layouts]:
+        return {split: [[f"{split}.jsonl*"], [f"*{split}-*.parquet"]] for split in ("train", "test")}
+
+    def candidates(self, funnel: Funnel) -> Iterator[Candidate]:
+        rows = self.rows(funnel, Row, _id)
+        rows = funnel.keep("difficulty", rows, lambda row: row["difficulty"] in self.difficulties, _id)
+        rows = funnel.keep("standard_streams", rows, lambda row: not row["starter_code"].strip(), _id)
+        made = ((_id(row), _candidate(funnel.dataset, row)) for row in rows)
+        kept = funnel.keep("no_function_name", made, lambda pair: pair[1] is not None, lambda pair: pair[0])
+        return (candidate for _, candidate in kept if candidate is not None)
 
 
-HUB = {"question": str, "solutions": str, "input_output": str, "difficulty": str, "starter_code": str}
-MAPCODER = {
-    "id": int,
-    "description": str,
-    "difficulty": str,
-    "starter_code": str,
-    "test_list": object,  # the values of call-based rows are of any type
-}
+def _id(row: Row) -> int:
+    return row["problem_id"] if "problem_id" in row else row["id"]
 
 
-def candidates(name: str, config: AppsDataset, funnel: Funnel) -> Iterator[Candidate]:
-    tables = hub.split_tables(name, config, lambda split: [[f"{split}.jsonl*"], [f"*{split}-*.parquet"]])
-    rows = funnel.start((split, row) for split, table in tables for row in _rows(table))
-
-    def identify(pair: tuple[str, dict[str, Any]]) -> Any:
-        return pair[1]["id"]
-
-    rows = funnel.keep("difficulty", rows, lambda pair: pair[1]["difficulty"] in config.difficulties, identify)
-    rows = funnel.keep("standard_streams", rows, lambda pair: not pair[1]["starter_code"].strip(), identify)
-    made = ((row["id"], _candidate(name, split, row)) for split, row in rows)
-    called = funnel.keep("no_function_name", made, lambda pair: pair[1] is not None, lambda pair: pair[0])
-    return (candidate for _, candidate in called if candidate is not None)
-
-
-def _rows(table: Table) -> Iterator[dict[str, Any]]:
-    """Rows of either schema, with `id` whatever its column is called."""
-    if "test_list" in table.columns:
-        return table.rows(MAPCODER, ("id", "starter_code", "test_list"))
-    column = "problem_id" if "problem_id" in table.columns else "id"
-    return ({**row, "id": row[column]} for row in table.rows({column: int, **HUB}, (column, "starter_code")))
-
-
-def _candidate(dataset: str, split: str, row: dict[str, Any]) -> Candidate | None:
+def _candidate(dataset: str, row: Row) -> Candidate | None:
     """None for a row whose tests call a function."""
-    problem_id = f"{dataset}/{row['id']}"
-    if "test_list" in row:
-        return Candidate(Problem(problem_id, dataset, split, unix(row["description"] or ""), _tests(problem_id, row)))
+    problem_id, split = f"{dataset}/{_id(row)}", row["file_split"]
+    if "test_list" in row or "description" in row:
+        tests = [Test(unix(test["input"]), unix(test["output"])) for test in row["test_list"]]
+        return Candidate(Problem(problem_id, dataset, split, unix(row["description"] or ""), tests))
     cases = _json(problem_id, "input_output", row["input_output"], {})
     if cases.get("fn_name"):
         return None
-    texts = {name: _texts(problem_id, f"{name}s", cases.get(f"{name}s", [])) for name in ("input", "output")}
+    texts = ParallelTests(
+        input=_texts(problem_id, "inputs", cases.get("inputs", [])),
+        output=_texts(problem_id, "outputs", cases.get("outputs", [])),
+    )
     problem = Problem(problem_id, dataset, split, unix(row["question"] or ""), tests=parallel_tests(problem_id, texts))
-    return Candidate(problem, solutions=_json(problem_id, "solutions", row["solutions"], []))
-
-
-def _tests(problem_id: str, row: dict[str, Any]) -> list[Test]:
-    """Tests in MapCoder's schema."""
-    try:
-        return [Test(unix(_text(test["input"])), unix(_text(test["output"]))) for test in row["test_list"]]
-    except (TypeError, KeyError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise UserError(
-            f"{problem_id}: its test_list cannot be decoded ({reason}); drop the row or fetch it again"
-        ) from None
+    solutions = _texts(problem_id, "solutions", _json(problem_id, "solutions", row["solutions"], []))
+    return Candidate(problem, solutions=solutions)
 
 
 def _texts(problem_id: str, name: str, values: Any) -> list[str]:
     if not isinstance(values, list):
         raise UserError(f"{problem_id}: its {name} are {type(values).__name__}, expected list")
-    return [_text(value) for value in values]
-
-
-def _text(lines: Any) -> str:
-    """Input or output of a test: text, or a list of its lines."""
-    return "\n".join(map(str, lines)) if isinstance(lines, list) else str(lines)
+    texts = [_joined(value) for value in values]
+    for text in texts:
+        if not isinstance(text, str):
+            raise UserError(f"{problem_id}: its {name} hold {described(text)}, expected text")
+    return texts
 
 
 def _json(problem_id: str, column: str, text: str | None, empty: Any) -> Any:
     if not text:
         return empty
     try:
-        content = json.loads(text)
+        content = parse_json_column(text)
     except ValueError as error:
         raise UserError(
             f"{problem_id}: its {column} cannot be decoded ({error}); drop the row or fetch it again"

@@ -1,13 +1,13 @@
-"""Function calls as programs: `f(arguments) == value` becomes what a program reads from stdin and must print.
+"""Function calls as stdin/stdout tests: `f(arguments) == value` becomes an input and the output to print.
 
-Two forms. The flat form is that of CURE (arXiv 2506.03136, Appendix C.2): every argument on its own line, the items of
-a list or tuple joined by one space, a list of lists one row a line, the output alike. It is refused where it would
-lose something: empty lists, strings with line breaks or outer spaces, list items with spaces or of mixed kinds, dicts,
-sets, None, complex numbers, deeper nesting, two arguments of several lines. The literal form is `repr` of each argument
-on its own line, and of the value; it holds for everything that is a Python literal.
+There are two forms. The flat form is that of CURE (arXiv 2506.03136, Appendix C.2): each argument on its own line, the
+items of a list or tuple separated by spaces, a list of lists with one row per line; the output alike. It does not exist
+where it would lose information: empty lists, strings with line breaks or outer spaces, list items with spaces or of
+mixed types, dicts, sets, None, complex numbers, deeper nesting, two arguments of several lines. The literal form is
+`repr` of each argument on its own line, and of the value; it exists for all Python literals.
 
-`reference_program` completes a function to a program that reads and prints the form, so that the tests can be checked
-with the code that the asserts came with.
+`reference_program` makes a program of a function that reads and prints the form, so that the tests can be validated
+with the code that came with the asserts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Call:
 
 
 def parse_assert(text: str) -> Call | None:
-    """The call that an assert statement makes; None where it is of another shape or holds more than literals."""
+    """The call in an assert statement; None if the statement has another form or contains more than literals."""
     try:
         [statement] = ast.parse(text.strip()).body
         match statement:
@@ -44,30 +44,43 @@ def parse_assert(text: str) -> Call | None:
                 )
             ):
                 return Call(function, tuple(map(ast.literal_eval, arguments)), ast.literal_eval(value))
-    except (ValueError, SyntaxError, TypeError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
     return None
 
 
 # ------------------------------------------------------------------------------------------------------------ types
 def type_name(value: Any) -> str:
-    """A literal's type with those of its items: `list[int|str]`."""
+    """A literal's type with the types of its items: `list[int|str]`."""
     if isinstance(value, list | tuple | set):
         return f"{type(value).__name__}[{'|'.join(sorted(set(map(type_name, value))))}]"
     return "None" if value is None else type(value).__name__
 
 
 def argument_types(calls: Sequence[Call]) -> list[list[str]]:
-    """For every position, the types that the calls pass there."""
+    """By position, the types of the arguments."""
     longest = max(len(call.arguments) for call in calls)
     passed = [[call.arguments[i] for call in calls if i < len(call.arguments)] for i in range(longest)]
     return [sorted(set(map(type_name, values))) for values in passed]
 
 
 def types_vary(calls: Sequence[Call]) -> bool:
-    """Whether the calls differ in the number of arguments, or in the type of one."""
+    """Whether the calls differ in the number of arguments or in the type of an argument."""
     counts = {len(call.arguments) for call in calls}
     return len(counts) > 1 or any(len(types) > 1 for types in argument_types(calls))
+
+
+def parameters(code: str, calls: Sequence[Call]) -> list[str]:
+    """Names of the called function's arguments from its definition in `code`; `argument 1`, … if there is none."""
+    name = calls[0].function.rpartition(".")[2]
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        nodes = []
+    definitions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == name]
+    given = [argument.arg for argument in definitions[-1].args.args if argument.arg != "self"] if definitions else []
+    longest = max(len(call.arguments) for call in calls)
+    return [given[i] if i < len(given) else f"argument {i + 1}" for i in range(longest)]
 
 
 # --------------------------------------------------------------------------------------------------------- the forms
@@ -77,13 +90,13 @@ def literal_test(call: Call) -> Test:
 
 
 def _literal(value: Any) -> str:
-    """`repr`, with a set's items in an order that is the same in every process."""
+    """`repr`, with the items of a set in an order that is the same in every process."""
     items = ", ".join(sorted(map(repr, value))) if isinstance(value, set) else ""
     return f"{{{items}}}\n" if items else f"{value!r}\n"
 
 
 def has_no_order(calls: Sequence[Call]) -> bool:
-    """Whether an expected value holds a dict or set, which may be printed in any order."""
+    """Whether an expected value contains a dict or set, which may be printed in any order."""
     return any("dict" in type_name(call.value) or "set[" in type_name(call.value) for call in calls)
 
 
@@ -95,7 +108,7 @@ print(int(expected == output))
 
 
 def flat_tests(calls: Sequence[Call]) -> list[Test] | None:
-    """The calls in the flat form; None where a single one of them does not fit it."""
+    """The calls in the flat form; None if one of them does not fit it."""
     shapes = [[_dimensions(value) for value in (*call.arguments, call.value)] for call in calls]
     for *arguments, value in shapes:
         if None in arguments or value is None or arguments.count(2) > 1:
@@ -104,7 +117,7 @@ def flat_tests(calls: Sequence[Call]) -> list[Test] | None:
 
 
 def _dimensions(value: Any) -> int | None:
-    """0 for a scalar, 1 for a list of scalars, 2 for a list of such lists; None for what the flat form would lose."""
+    """0 for a scalar, 1 for a list of scalars, 2 for a list of such lists; None if the flat form loses information."""
     if isinstance(value, SCALARS):
         whole_line = not isinstance(value, str) or (value == value.strip() != "" and len(value.splitlines()) == 1)
         return 0 if whole_line else None
@@ -125,7 +138,9 @@ def _flat(value: Any) -> str:
 
 # ------------------------------------------------------------------------------------------------ statement's last line
 def format_line(parameters: Sequence[str], calls: Sequence[Call], form: str) -> str:
-    """One line that says how the program reads its input and prints its output."""
+    """One line on how the program reads its input and prints its output."""
+    if form == "literal" and not parameters:
+        return "Input: nothing. Output: a Python literal."
     if form == "literal":
         inputs = (
             f"{_names(parameters)}, each a Python literal"
@@ -144,7 +159,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _shape(types: Sequence[str]) -> str:
-    """How a value of one of these types stands in the flat form."""
+    """How the flat form writes a value of one of these types."""
     name = " or ".join(types)
     if "[" not in name:
         return name
@@ -195,7 +210,7 @@ for _shape in _shapes:
 print(_flat(_as({outputs}, {function}(*_arguments))))
 """
 
-# `assert f(x) == 4` also holds for 4.0 and True; the printed form must be that of the assert.
+# `assert f(x) == 4` also holds for 4.0 and True; the program must print the form in the assert.
 _AS = """
 def _as(kinds, value):
     if isinstance(value, dict):
@@ -211,7 +226,7 @@ def _as(kinds, value):
 
 
 def reference_program(code: str, calls: Sequence[Call], form: str) -> str:
-    """`code`, which defines the function, as a program that reads and prints `form`."""
+    """`code`, which defines the function, as a program that reads and prints the form."""
     function, outputs = calls[0].function, _scalar_names(call.value for call in calls)
     if form == "literal":
         main = _LITERAL_MAIN.format(outputs=outputs, function=function)
@@ -232,7 +247,7 @@ def _shape_of(values: Sequence[Any]) -> str:
 
 
 def _scalar_names(values: Iterable[Any]) -> list[str]:
-    """Names of the scalar types that occur at any depth."""
+    """Names of the scalar types at any depth."""
 
     def names(value: Any) -> set[str]:
         if isinstance(value, list | tuple | set):

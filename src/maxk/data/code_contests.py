@@ -1,104 +1,126 @@
 """CodeContests (Li et al. 2022): deepmind/code_contests, CC-BY-4.0.
 
-The rows of all upstream splits are one pool, since the paper draws its own split (2,490 / 276). Tests come in the order
-public, private, generated; the generated ones are mutations of others and may be invalid, which `check_solutions`
-finds out with the row's own Python 3 programs. The paper's "complexity ≤ 3" is read as `difficulty` ≤ 3 with 0
-(unknown) included: without it, fewer rows remain than the paper uses (inferred).
+The rows of all upstream splits are one pool, because the paper draws its own split (2,490 / 276). Tests are in the
+order public, private, generated. Generated tests are mutations of others and may be invalid; `check_solutions` detects
+these with the row's own Python 3 solutions. The paper's "complexity ≤ 3" is read as `difficulty` ≤ 3 with 0 (unknown)
+included: without it, fewer rows remain than the paper uses (inferred).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
+from typing import Literal, cast
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
-from maxk.artifacts.records import Problem, Test
-from maxk.data import hub
-from maxk.data.filters import Candidate, Funnel
-from maxk.data.sections import CheckedWith, Location, PooledBenchmark
-from maxk.data.testcases import unix
-from maxk.errors import UserError
+from maxk.artifacts.records import Problem
+from maxk.data.candidates import Candidate, Funnel
+from maxk.data.hub import Layouts
+from maxk.data.rows import Text
+from maxk.data.sections import CheckSolutions, Location, Planned, PooledBenchmark
+from maxk.data.testcases import ParallelTests, parallel_tests, unix
+
+PYTHON3 = 3  # the upstream code of the language
+UPSTREAM_SPLITS: tuple[Literal["train", "valid", "test"], ...] = ("train", "valid", "test")
+
+
+class TimeLimit(TypedDict):
+    seconds: int | None
+    nanos: int | None
+
+
+class Solutions(TypedDict):
+    """Parallel lists."""
+
+    language: list[int]
+    solution: list[Text]
+
+
+class Row(TypedDict):
+    r"""The columns that are read; all but `name` may be null. A SYNTHETIC row in the hub's schema:
+
+    {"name": "1_A. Sum", "description": "Add two numbers.", "difficulty": 1,
+     "public_tests": {"input": ["1 2\n"], "output": ["3\n"]}, "private_tests": {"input": ["2 2\n"], "output": ["4\n"]},
+     "generated_tests": {"input": [], "output": []}, "time_limit": {"seconds": 1, "nanos": 500000000},
+     "memory_limit_bytes": 268435456, "input_file": "", "output_file": "",
+     "solutions": {"language": [3], "solution": ["print(sum(map(int, input().split())))"]}}
+    """
+
+    name: Text
+    description: Text | None
+    public_tests: ParallelTests | None
+    private_tests: ParallelTests | None
+    generated_tests: ParallelTests | None
+    difficulty: int | None
+    time_limit: TimeLimit | None
+    memory_limit_bytes: int | None
+    input_file: Text | None
+    output_file: Text | None
+
+
+class SolvedRow(Row):
+    """With the solutions, which are most of the data: read only for `check_solutions`."""
+
+    solutions: Solutions | None
 
 
 class CodeContestsDataset(PooledBenchmark):
     """deepmind/code_contests."""
 
+    planned = Planned(2490, 276, 100, basis="problems of the paper; tests are an estimate")
+    tests_mb = 15_000
+
     source: Literal["code_contests"]
     location: Location = "deepmind/code_contests"
     upstream_splits: tuple[Literal["train", "valid", "test"], ...] = Field(
-        ("train", "valid", "test"), min_length=1, description="Upstream splits that make up the pool."
+        UPSTREAM_SPLITS, min_length=1, description="Upstream splits that make up the pool."
     )
     difficulties: tuple[int, ...] = Field(
-        (0, 1, 2, 3), description="Values of `difficulty` kept: 0 unknown, 1 easy, 2 medium, 3 hard, … (inferred)."
+        (0, 1, 2, 3), description="Values of `difficulty` to keep: 0 unknown, 1 easy, 2 medium, 3 hard, … (inferred)."
     )
-    check_solutions: CheckedWith = 0
+    check_solutions: CheckSolutions = 0
+
+    def layouts(self) -> Mapping[str, Layouts]:
+        return {"": layouts(self.upstream_splits)}
+
+    def candidates(self, funnel: Funnel) -> Iterator[Candidate]:
+        name = itemgetter("name")
+        rows = self.rows(funnel, SolvedRow if self.check_solutions else Row, name)
+        rows = funnel.keep("difficulty", rows, lambda row: row["difficulty"] in self.difficulties, name)
+        rows = funnel.keep("standard_streams", rows, lambda row: not (row["input_file"] or row["output_file"]), name)
+        return (_candidate(funnel.dataset, row) for row in rows)
 
 
-PYTHON3 = 3
-KINDS_OF_TESTS = ("public_tests", "private_tests", "generated_tests")
-_TESTS = {"input": [str], "output": [str]}
-COLUMNS = {
-    "name": str,
-    "description": str,
-    **dict.fromkeys(KINDS_OF_TESTS, _TESTS),
-    "difficulty": int,
-    "time_limit": {"seconds": int, "nanos": int},
-    "memory_limit_bytes": int,
-    "input_file": str,
-    "output_file": str,
-}
-SOLUTIONS = {"solutions": {"language": [int], "solution": [str]}}
-
-
-def layouts(splits: tuple[str, ...]) -> list[list[str]]:
+def layouts(splits: tuple[str, ...]) -> Layouts:
     """File patterns of upstream splits."""
     return [[f"*{split}-*.parquet" for split in splits], [f"*{split}.jsonl*" for split in splits]]
 
 
-def candidates(name: str, config: CodeContestsDataset, funnel: Funnel) -> Iterator[Candidate]:
-    columns = {**COLUMNS, **SOLUTIONS} if config.check_solutions else COLUMNS
-    table = hub.table(name, config, layouts(config.upstream_splits))
-    rows = funnel.start(table.rows(columns, required=("name",)))
-    rows = funnel.keep("difficulty", rows, lambda row: row["difficulty"] in config.difficulties, _name)
-    rows = funnel.keep("standard_streams", rows, lambda row: not (row["input_file"] or row["output_file"]), _name)
-    return (_candidate(name, row) for row in rows)
-
-
-def _name(row: dict[str, Any]) -> Any:
-    return row["name"]
-
-
-def _candidate(dataset: str, row: dict[str, Any]) -> Candidate:
+def _candidate(dataset: str, row: Row) -> Candidate:
     problem_id = f"{dataset}/{row['name']}"
-    tests = {kind: parallel_tests(problem_id, row[kind]) for kind in KINDS_OF_TESTS}
+    kinds = [row["public_tests"], row["private_tests"], row["generated_tests"]]
+    tests = [parallel_tests(problem_id, kind) for kind in kinds]
     problem = Problem(
         problem_id,
         dataset,
         split="",
         statement=unix(row["description"] or ""),
-        tests=[test for kind in KINDS_OF_TESTS for test in tests[kind]],
+        tests=[test for kind in tests for test in kind],
         time_limit_s=_seconds(row["time_limit"]),
         memory_limit_mb=(row["memory_limit_bytes"] or 0) // 2**20 or None,
     )
-    return Candidate(problem, len(tests["generated_tests"]), _python_solutions(row.get("solutions")))
+    return Candidate(problem, len(tests[-1]), _python_solutions(cast(Solutions | None, row.get("solutions"))))
 
 
-def parallel_tests(problem_id: str, columns: dict[str, list[str]] | None) -> list[Test]:
-    """Tests from a struct of parallel lists. Raises UserError where these differ in length."""
-    inputs, outputs = (columns or {}).get("input") or [], (columns or {}).get("output") or []
-    if len(inputs) != len(outputs):
-        raise UserError(f"{problem_id}: {len(inputs)} test inputs, but {len(outputs)} outputs")
-    return [Test(unix(stdin), unix(expected)) for stdin, expected in zip(inputs, outputs, strict=True)]
-
-
-def _seconds(limit: dict[str, int] | None) -> float | None:
+def _seconds(limit: TimeLimit | None) -> float | None:
     if not limit:
         return None
     return (limit["seconds"] or 0) + (limit["nanos"] or 0) / 1e9 or None
 
 
-def _python_solutions(solutions: dict[str, list[Any]] | None) -> list[str]:
+def _python_solutions(solutions: Solutions | None) -> list[str]:
     if not solutions:
         return []
     pairs = zip(solutions["language"], solutions["solution"], strict=True)

@@ -1,94 +1,42 @@
-"""From candidates to problems: the filters that all benchmarks share, each counted, and the split.
+"""From candidates to problems: the filters that all benchmarks share, and the draw of the splits.
 
-A source yields `Candidate`s; `complete` drops what cannot be used or would leak, and draws the splits. The funnel holds
-the number of rows left after every filter, in order, and remembers what each one dropped. The draw follows the hash of
-(seed, problem id): whether a problem is drawn does not depend on the order of rows, and a filter that drops one leaves
-the order of all others.
+`complete` drops candidates that cannot be graded or would leak from train to test, counts what every filter leaves in
+the funnel, and draws the splits. The draw sorts by the hash of (seed, problem id), so it does not depend on the order
+of the rows, and dropping one problem does not move the others.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from maxk.artifacts import models
 from maxk.artifacts.records import Problem
+from maxk.data.candidates import Candidate, Funnel
 from maxk.data.sections import Benchmark, TokenLimit
 from maxk.errors import UserError
+from maxk.grading.verdicts import HARNESS_ERROR, PASSED
 
-MAX_TEST_BYTES = 64 * 2**20  # input and output of one test together; beyond it is a damaged row
-PASSED, UNGRADED = "passed", "harness_error"
-# Runs programs against their problems' tests: statuses of every test, in order.
-Judge = Callable[[Sequence[tuple[str, Problem]]], Sequence[Sequence[str]]]
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A problem on its way through the filters.
-
-    `split` of the problem is empty where the source has no splits. The last `generated` tests are not the benchmark's
-    own, but made from them. `solutions` are programs that the source calls right. `text` is what tells duplicates,
-    where it is not the statement.
-    """
-
-    problem: Problem
-    generated: int = 0
-    solutions: Sequence[str] = field(default=(), repr=False)
-    text: str | None = None
-
-    @property
-    def key(self) -> str:
-        """The same for statements that differ in case or white space only."""
-        return " ".join((self.text or self.problem.statement).casefold().split())
-
-
-class Funnel(dict[str, int]):
-    """Rows left after every filter, in order; `dropped` names the rows that each one took out."""
-
-    def __init__(self, dataset: str) -> None:
-        super().__init__()
-        self.dataset = dataset
-        self.dropped: dict[str, list[str]] = {}
-
-    def start(self, rows: Iterable[Item]) -> Iterator[Item]:
-        """Counts the rows as they come."""
-        return self.keep("rows", rows, lambda _: True, lambda _: "")
-
-    def keep(
-        self, step: str, rows: Iterable[Item], accepts: Callable[[Item], bool], identify: Callable[[Item], Any]
-    ) -> Iterator[Item]:
-        """The rows that a filter accepts. The step takes its place in the funnel at once, the count as rows pass."""
-        self[step], self.dropped[step] = 0, []
-        return self._kept(step, rows, accepts, identify)
-
-    def _kept(
-        self, step: str, rows: Iterable[Item], accepts: Callable[[Item], bool], identify: Callable[[Item], Any]
-    ) -> Iterator[Item]:
-        for row in rows:
-            if accepts(row):
-                self[step] += 1
-                yield row
-            else:
-                self.dropped[step].append(str(identify(row)))
+MAX_TEST_BYTES = 64 * 2**20  # characters of a test's input and output together; a larger test is a damaged row
+Validate = Callable[[Sequence[tuple[str, Problem]]], Sequence[Sequence[str]]]
+"""Runs programs on the tests of their problems; returns the statuses of every program's tests, in order."""
 
 
 def complete(
-    config: Benchmark, candidates: Iterable[Candidate], funnel: Funnel, judge: Judge | None = None
+    config: Benchmark, candidates: Iterable[Candidate], funnel: Funnel, validate: Validate | None = None
 ) -> list[Problem]:
-    """The problems of a benchmark, train first, in the order of the source."""
+    """The problems of a benchmark, train first, in the order of the source.
+
+    Without `validate`, checkers are not tried; `check_solutions` needs it.
+    """
     name = funnel.dataset
 
     def keep(step: str, rows: Iterable[Candidate], accepts: Callable[[Candidate], bool]) -> list[Candidate]:
         return list(funnel.keep(step, rows, accepts, _id_of))
 
-    rows: Iterable[Candidate] = (_capped(candidate, config.max_tests) for candidate in candidates)
-    if config.exclude:
-        excluded = {f"{name}/{upstream}" for upstream in config.exclude}
-        rows = funnel.keep("not_excluded", rows, lambda c: _id_of(c) not in excluded, _id_of)
+    rows: Iterable[Candidate] = (_capped(candidate, config.max_tests) for candidate in _started(candidates))
     rows = funnel.keep("with_statement", rows, lambda c: bool(c.problem.statement.strip()), _id_of)
     rows = funnel.keep("with_tests", rows, lambda c: bool(c.problem.tests), _id_of)
     rows = keep("tests_within_size", rows, lambda c: largest_test(c.problem) <= MAX_TEST_BYTES)
@@ -100,14 +48,20 @@ def complete(
     first = _first_of_each_text(list(rows))
     rows = keep("not_duplicate", rows, lambda c: c is first[c.key])
     _refuse_repeated_ids(rows)
-    if judge is not None and any(candidate.problem.checker for candidate in rows):
-        broken = _with_broken_checkers(rows, judge)
+    if validate is not None and any(candidate.problem.checker for candidate in rows):
+        broken = _with_broken_checkers(rows, validate)
         rows = keep("sound_checker", rows, lambda c: _id_of(c) not in broken)
     if solutions := getattr(config, "check_solutions", 0):
-        if judge is None:
-            raise ValueError(f"datasets.{name}.check_solutions needs a judge")
-        rows = _checked(rows, solutions, judge, funnel)
+        if validate is None:
+            raise ValueError(f"datasets.{name}.check_solutions needs `validate`")
+        rows = _checked(rows, solutions, validate, funnel)
     return draw(config, list(rows), funnel)
+
+
+def _started(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """The same, with the source's own steps in the funnel already where `candidates` is a generator function."""
+    iterator = iter(candidates)
+    return itertools.chain(list(itertools.islice(iterator, 1)), iterator)
 
 
 def _id_of(candidate: Candidate) -> str:
@@ -133,7 +87,7 @@ def largest_test(problem: Problem) -> int:
 
 
 def token_filter(name: str, limit: TokenLimit) -> Callable[[str], bool]:
-    """Whether a statement stays within the limit; loads the tokenizer. Raises UserError where it cannot be had."""
+    """Whether a statement is within the limit. Loads the tokenizer; raises UserError if that fails."""
     try:
         tokenizer = models.tokenizer(limit.tokenizer, limit.revision)
     except (OSError, ValueError) as error:
@@ -145,7 +99,7 @@ def token_filter(name: str, limit: TokenLimit) -> Callable[[str], bool]:
 
 
 def _first_of_each_text(candidates: Sequence[Candidate]) -> dict[str, Candidate]:
-    """By text, the candidate that stays: one of the test split before all others, else the first."""
+    """By text, the candidate to keep: the first of the test split, else the first."""
     first: dict[str, Candidate] = {}
     for candidate in sorted(candidates, key=lambda c: c.problem.split != "test"):
         first.setdefault(candidate.key, candidate)
@@ -164,25 +118,26 @@ def _refuse_repeated_ids(candidates: Iterable[Candidate]) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ checks by grading
-def _with_broken_checkers(candidates: Sequence[Candidate], judge: Judge) -> set[str]:
-    """Ids of problems whose checker does not accept an expected output: the grader could grade nothing there."""
+def _with_broken_checkers(candidates: Sequence[Candidate], validate: Validate) -> set[str]:
+    """Ids of problems whose checker rejects an expected output, so that the grader could grade no program."""
     tests = [(c.problem, test) for c in candidates if c.problem.checker for test in c.problem.tests]
     programs = [
         (f"import sys\nsys.stdout.write({test.expected!r})", dataclasses.replace(problem, tests=[test]))
         for problem, test in tests
     ]
-    paired = zip(tests, judge(programs), strict=True)
-    return {problem.problem_id for (problem, _), statuses in paired if UNGRADED in statuses}
+    paired = zip(tests, validate(programs), strict=True)
+    return {problem.problem_id for (problem, _), statuses in paired if HARNESS_ERROR in statuses}
 
 
-def _checked(candidates: Sequence[Candidate], solutions: int, judge: Judge, funnel: Funnel) -> list[Candidate]:
-    """Candidates without the tests that most of their own right programs fail.
+def _checked(candidates: Sequence[Candidate], solutions: int, validate: Validate, funnel: Funnel) -> list[Candidate]:
+    """Candidates without the tests that most of their reference solutions fail.
 
-    A generated test that fails goes alone: its input may be invalid. Where an official one fails, the problem goes: it
-    has several right answers, or asks for more than the limits give. Candidates without programs stay unchecked.
+    Only the test is dropped if it is a generated one, whose input may be invalid. The problem is dropped if the test is
+    official: the problem has several right answers, or needs more than the limits. Candidates without reference
+    solutions are kept unchecked.
     """
     programs = [(program, c.problem) for c in candidates for program in c.solutions[:solutions]]
-    statuses = iter(judge(programs))
+    statuses = iter(validate(programs))
     kept: list[Candidate | None] = [
         _confirmed(c, [next(statuses) for _ in c.solutions[:solutions]]) for c in candidates
     ]
@@ -206,30 +161,38 @@ def _confirmed(candidate: Candidate, statuses: Sequence[Sequence[str]]) -> Candi
 
 
 def _most_pass(statuses: Sequence[str]) -> bool:
-    """Whether at least half of the programs pass a test; what could not be graded says nothing."""
-    graded = [status for status in statuses if status != UNGRADED]
+    """Whether at least half of the programs pass a test, not counting those that could not be graded."""
+    graded = [status for status in statuses if status != HARNESS_ERROR]
     return 2 * graded.count(PASSED) >= len(graded)
 
 
 # -------------------------------------------------------------------------------------------------------------- split
 def draw(config: Benchmark, candidates: Sequence[Candidate], funnel: Funnel) -> list[Problem]:
-    """The problems of both splits. Raises UserError where there are fewer than asked for."""
+    """The problems of both splits. Raises UserError if fewer are left than the configuration asks for."""
     order = sorted(candidates, key=lambda c: _rank(config.seed, _id_of(c)))
     taken: dict[str, str] = {}
     for split in ("test", "train"):
         wanted = getattr(config, split)
         pool = [_id_of(c) for c in order if c.problem.split in ("", split) and _id_of(c) not in taken]
         if wanted > len(pool) if wanted != "all" else not pool:
-            advice = "no row passes all filters" if wanted == "all" else "ask for fewer or set `all`"
-            raise UserError(
-                f"datasets.{funnel.dataset}.{split}: asked for {wanted} problems, but {len(pool)} are left "
-                f"({' → '.join(f'{step} {count}' for step, count in funnel.items())}); "
-                f"{advice if any(funnel.values()) else 'the files hold no rows'}"
-            )
+            raise UserError(_too_few(funnel, split, wanted, len(pool), len(order)))
         taken |= dict.fromkeys(pool if wanted == "all" else pool[:wanted], split)
     drawn = [dataclasses.replace(c.problem, split=taken[_id_of(c)]) for c in candidates if _id_of(c) in taken]
     funnel |= {split: sum(problem.split == split for problem in drawn) for split in ("train", "test")}
     return sorted(drawn, key=lambda problem: problem.split != "train")
+
+
+def _too_few(funnel: Funnel, split: str, wanted: int | str, left: int, candidates: int) -> str:
+    """What to say where a split cannot be filled, with the reason."""
+    advice = "ask for fewer or set `all`"
+    if not any(funnel.values()):
+        advice = "the files hold no rows"
+    elif not candidates:
+        advice = "no row passes all filters"
+    elif not left:
+        advice = f"no row is left for {split}; give the other split a smaller number"
+    counts = " → ".join(f"{step} {count}" for step, count in funnel.items())
+    return f"datasets.{funnel.dataset}.{split}: asked for {wanted} problems, but {left} are left ({counts}); {advice}"
 
 
 def _rank(seed: int, problem_id: str) -> bytes:

@@ -2,46 +2,74 @@
 
 Tests are encoded as in LiveCodeBench. Completion rows give the beginning of a solution. Upstream asks for the rest and
 prepends the beginning; here the model is asked for the whole program, beginning included, so that one grader serves
-all benchmarks (a stated difference: a model that rewrites the beginning is not stopped).
+all benchmarks. A model that rewrites the beginning is not stopped, which is a difference from upstream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from maxk.artifacts.records import Problem
-from maxk.data import hub
-from maxk.data.filters import Candidate, Funnel
-from maxk.data.livecodebench import cases_of
-from maxk.data.sections import Location, PooledBenchmark, Revision
+from maxk.data import testcases
+from maxk.data.candidates import Candidate, Funnel
+from maxk.data.hub import Layouts
+from maxk.data.rows import Text
+from maxk.data.sections import Location, Planned, PooledBenchmark, Revision
 from maxk.data.testcases import Cases, function_name, functional_statement, unix
+
+
+class Original(TypedDict):
+    """Parts of the LiveCodeBench row."""
+
+    question_content: Text | None
+    starter_code: Text | None
+    metadata: Text | None
+
+
+class Row(TypedDict):
+    r"""The columns that are read. A SYNTHETIC row in the hub's schema:
+
+    {"question_id": "a1", "task": "coding_completion", "partial_solution": "terms = input()\n",
+     "original_json": {"question_content": "Add two numbers.", "starter_code": "", "metadata": "{}"},
+     "public_test_cases": "[{\"input\": \"1 2\\n\", \"output\": \"3\\n\", \"testtype\": \"stdin\"}]",
+     "private_test_cases": "[]"}
+    """
+
+    question_id: Text
+    task: Text | None
+    public_test_cases: Text
+    private_test_cases: Text
+    original_json: Original
+    partial_solution: Text | None
 
 
 class LiveBenchDataset(PooledBenchmark):
     """The coding tasks of LiveBench."""
 
+    planned = Planned(0, 128, 20, basis="rows of upstream; tests are an estimate")
+    tests_mb = 3_000
+
     source: Literal["livebench"]
     location: Location = "livebench/coding"
     revision: Revision = "a958549fdd8aa57be0a3fafe7b205ffc160ed5f4"
     tasks: tuple[Literal["LCB_generation", "coding_completion"], ...] = Field(
-        ("LCB_generation", "coding_completion"), min_length=1, description="Tasks kept."
+        ("LCB_generation", "coding_completion"), min_length=1, description="Tasks to keep."
     )
     functional: Literal["convert", "drop"] = Field("convert", description="Rows that call a function (LeetCode).")
 
+    def layouts(self) -> Mapping[str, Layouts]:
+        return {"": [["*test-*.parquet"], ["*.jsonl*"]]}
 
-LAYOUTS = [["*test-*.parquet"], ["*.jsonl*"]]
-COLUMNS = {
-    "question_id": str,
-    "task": str,
-    "public_test_cases": str,
-    "private_test_cases": str,
-    "original_json": {"question_content": str, "starter_code": str, "metadata": str},
-    "partial_solution": str,
-}
-REQUIRED = ("question_id", "public_test_cases", "private_test_cases", "original_json")
+    def candidates(self, funnel: Funnel) -> Iterator[Candidate]:
+        rows = self.rows(funnel, Row, lambda row: row["question_id"])
+        rows = funnel.keep("task", rows, lambda row: row["task"] in self.tasks, lambda row: row["question_id"])
+        decoded = testcases.decoded(funnel, rows, drop_functional=self.functional == "drop")
+        return (Candidate(_problem(funnel.dataset, row, cases)) for row, cases in decoded)
+
 
 _COMPLETION = """{statement}
 
@@ -50,25 +78,12 @@ Complete this beginning of a program; answer with the whole program, the beginni
 {beginning}"""
 
 
-def candidates(name: str, config: LiveBenchDataset, funnel: Funnel) -> Iterator[Candidate]:
-    rows = funnel.start(hub.table(name, config, LAYOUTS).rows(COLUMNS, REQUIRED))
-    rows = funnel.keep("task", rows, lambda row: row["task"] in config.tasks, lambda row: row["question_id"])
-    decoded: Iterator[tuple[dict[str, Any], Cases]] = (
-        (row, cases_of(f"{name}/{row['question_id']}", row)) for row in rows
-    )
-    if config.functional == "drop":
-        decoded = funnel.keep(
-            "standard_streams", decoded, lambda pair: not pair[1].functional, lambda pair: pair[0]["question_id"]
-        )
-    return (Candidate(_problem(name, row, cases)) for row, cases in decoded)
-
-
-def _problem(dataset: str, row: dict[str, Any], cases: Cases) -> Problem:
-    problem_id, original = f"{dataset}/{row['question_id']}", row["original_json"]
-    statement, beginning = unix(original["question_content"] or ""), row["partial_solution"] or ""
+def _problem(dataset: str, row: Row, cases: Cases) -> Problem:
+    original, beginning = row["original_json"], row["partial_solution"] or ""
+    statement = unix(original["question_content"] or "")
     if cases.functional:
-        function = function_name(problem_id, original["metadata"])
+        function = function_name(cases.problem_id, original["metadata"])
         statement = functional_statement(statement, beginning or original["starter_code"] or "", function)
     elif beginning:
         statement = _COMPLETION.format(statement=statement.strip(), beginning=beginning)
-    return Problem(problem_id, dataset, split="", statement=statement, tests=cases.tests)
+    return Problem(cases.problem_id, dataset, split="", statement=statement, tests=cases.tests())

@@ -7,61 +7,66 @@ Upstream's ERRATA lists problems with several right answers, interactive ones an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from maxk.artifacts.records import Problem
-from maxk.data import hub
-from maxk.data.filters import Candidate, Funnel
-from maxk.data.sections import Location, PooledBenchmark
-from maxk.data.testcases import Cases, decode, function_name, functional_statement, unix
+from maxk.data import testcases
+from maxk.data.candidates import Candidate, Funnel
+from maxk.data.hub import Layouts
+from maxk.data.rows import Text
+from maxk.data.sections import Location, Planned, PooledBenchmark
+from maxk.data.testcases import Cases, function_name, functional_statement, unix
+
+
+class Row(TypedDict):
+    r"""The columns that are read. The row 1873_A, statement and tests shortened:
+
+    {"question_title": "A. Short Sort", "platform": "codeforces", "question_id": "1873_A", "contest_id": "1873",
+     "question_content": "There are three cards with letters $\\texttt{a}$, $\\texttt{b}$, $\\texttt{c}$ placed in …",
+     "contest_date": "2023-08-21T00:00:00", "starter_code": "", "difficulty": "easy", "metadata": "{}",
+     "public_test_cases": "[{\"input\": \"2\\nabc\\nbca\\n\", \"output\": \"YES\\nNO\\n\", \"testtype\": \"stdin\"}]",
+     "private_test_cases": "[]"}
+    """
+
+    question_id: Text
+    question_content: Text | None
+    starter_code: Text
+    public_test_cases: Text
+    private_test_cases: Text
+    metadata: Text | None
 
 
 class LiveCodeBenchDataset(PooledBenchmark):
     """LiveCodeBench code generation (lite)."""
+
+    planned = Planned(0, 1055, 20, basis="release v6; tests are an estimate")
+    tests_mb = 30_000
 
     source: Literal["livecodebench"]
     location: Location = "livecodebench/code_generation_lite"
     version: str = Field("release_v6", pattern=r"^(release_)?v[1-6]$", description="`release_v6` is v1 to v6 together.")
     functional: Literal["convert", "drop"] = Field("convert", description="Rows that call a function (LeetCode).")
 
+    def layouts(self) -> Mapping[str, Layouts]:
+        """The jsonl files of a version, or a folder of parquet files of its name (lighteval's mirror)."""
+        last = int(self.version[-1])
+        numbers = range(1, last + 1) if self.version.startswith("release") else [last]
+        jsonl = [f"test{'' if number == 1 else number}.jsonl*" for number in numbers]
+        return {"": [jsonl, [f"{self.version}/*.parquet"]]}
 
-COLUMNS = dict.fromkeys(
-    ("question_content", "question_id", "starter_code", "public_test_cases", "private_test_cases", "metadata"), str
-)
-REQUIRED = ("question_id", "starter_code", "public_test_cases", "private_test_cases")
-
-
-def layouts(version: str) -> list[list[str]]:
-    """The jsonl files of a version, or a folder of parquet files of its name (lighteval's mirror)."""
-    last = int(version[-1])
-    numbers = range(1, last + 1) if version.startswith("release") else [last]
-    jsonl = [f"test{'' if number == 1 else number}.jsonl*" for number in numbers]
-    return [jsonl, [f"{version}/*.parquet"]]
+    def candidates(self, funnel: Funnel) -> Iterator[Candidate]:
+        rows = self.rows(funnel, Row, lambda row: row["question_id"])
+        decoded = testcases.decoded(funnel, rows, drop_functional=self.functional == "drop")
+        return (Candidate(_problem(funnel.dataset, row, cases)) for row, cases in decoded)
 
 
-def candidates(name: str, config: LiveCodeBenchDataset, funnel: Funnel) -> Iterator[Candidate]:
-    rows = funnel.start(hub.table(name, config, layouts(config.version)).rows(COLUMNS, REQUIRED))
-    decoded: Iterator[tuple[dict[str, Any], Cases]] = (
-        (row, cases_of(f"{name}/{row['question_id']}", row)) for row in rows
-    )
-    if config.functional == "drop":
-        decoded = funnel.keep(
-            "standard_streams", decoded, lambda pair: not pair[1].functional, lambda pair: pair[0]["question_id"]
-        )
-    return (Candidate(_problem(name, row, cases)) for row, cases in decoded)
-
-
-def cases_of(problem_id: str, row: dict[str, Any]) -> Cases:
-    """A row's tests, public ones first."""
-    return decode(problem_id, [row["public_test_cases"], row["private_test_cases"]])
-
-
-def _problem(dataset: str, row: dict[str, Any], cases: Cases) -> Problem:
-    problem_id, statement = f"{dataset}/{row['question_id']}", unix(row["question_content"] or "")
+def _problem(dataset: str, row: Row, cases: Cases) -> Problem:
+    statement = unix(row["question_content"] or "")
     if cases.functional:
-        function = function_name(problem_id, row["metadata"])
+        function = function_name(cases.problem_id, row["metadata"])
         statement = functional_statement(statement, row["starter_code"], function)
-    return Problem(problem_id, dataset, split="", statement=statement, tests=cases.tests)
+    return Problem(cases.problem_id, dataset, split="", statement=statement, tests=cases.tests())

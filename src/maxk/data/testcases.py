@@ -1,25 +1,28 @@
-"""Test cases as LiveCodeBench encodes them (LiveBench too), and its function-call rows as stdin/stdout programs.
+"""Test cases as benchmarks encode them: parallel lists, and LiveCodeBench's columns of text (LiveBench has these too).
 
-A column of tests is JSON, or base64 of zlib of a pickle of one string of JSON. A pickle can run code when it is read,
-so the unpickler here knows no class or function: whatever needs one is refused.
+A column of LiveCodeBench is JSON, or base64 of zlib of a pickle of one string of JSON. A pickle can run code when it is
+read, so the unpickler here finds no class or function: a pickle that needs one is refused.
 
-Rows of `testtype` "functional" call a function (LeetCode's `class Solution`) with one JSON argument a line. They become
-stdin rows by telling the model to write the program around the function (`functional_statement`): it reads the same
+Rows of `testtype` "functional" call a function (LeetCode's `class Solution`) with one JSON argument per line. They
+become stdin rows by asking the model for a program around the function (`functional_statement`): it reads the same
 lines and prints the result as JSON, which is compared with the expected value in `json.dumps` form.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import json
 import pickle
 import zlib
-from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, NoReturn, TypeVar
+
+from typing_extensions import TypedDict
 
 from maxk.artifacts.records import Test
+from maxk.data.candidates import Funnel
+from maxk.data.rows import Text, parse_json, parse_json_column
 from maxk.errors import UserError
 
 MAX_DECODED_BYTES = 2 * 2**30  # of one row's tests; a longer stream is damage or an attack
@@ -41,11 +44,72 @@ print(json.dumps({call}(*arguments)))
 """
 
 
-class Cases(NamedTuple):
-    """The tests of a row, and whether they call a function."""
+class ParallelTests(TypedDict):
+    """Tests as a struct of two lists of equal length."""
 
-    tests: list[Test]
-    functional: bool
+    input: list[Text] | None
+    output: list[Text] | None
+
+
+def parallel_tests(problem_id: str, columns: ParallelTests | None) -> list[Test]:
+    """Tests from parallel lists. Raises UserError if these differ in length."""
+    if columns is None:
+        return []
+    inputs, outputs = columns.get("input") or [], columns.get("output") or []
+    if len(inputs) != len(outputs):
+        raise UserError(f"{problem_id}: {len(inputs)} test inputs, but {len(outputs)} outputs")
+    return [Test(unix(stdin), unix(expected)) for stdin, expected in zip(inputs, outputs, strict=True)]
+
+
+def unix(text: str) -> str:
+    """Text with Unix line ends."""
+    return text.replace("\r\n", "\n")
+
+
+# ------------------------------------------------------------------------------------------------------ LiveCodeBench
+class EncodedRow(TypedDict):
+    """The columns that hold a row's tests."""
+
+    question_id: Text
+    public_test_cases: Text
+    private_test_cases: Text
+
+
+EncodedRows = TypeVar("EncodedRows", bound=EncodedRow)
+
+
+class Cases(NamedTuple):
+    """The decoded test cases of a row, public ones first."""
+
+    problem_id: str
+    cases: Sequence[Mapping[str, str]]
+
+    @property
+    def functional(self) -> bool:
+        """Whether they call a function."""
+        return any(case["testtype"] == "functional" for case in self.cases)
+
+    def tests(self) -> list[Test]:
+        """As stdin/stdout tests. Raises UserError naming the row if the arguments of a call are not JSON."""
+        make = _functional_test if self.functional else _stdin_test
+        try:
+            return [make(case) for case in self.cases]
+        except ValueError as error:
+            raise _undecodable(self.problem_id, error) from None
+
+
+def decoded(funnel: Funnel, rows: Iterator[EncodedRows], drop_functional: bool) -> Iterator[tuple[EncodedRows, Cases]]:
+    """Rows with their test cases; without the rows that call a function where asked for."""
+    pairs = ((row, _cases_of(funnel.dataset, row)) for row in rows)
+    if not drop_functional:
+        return pairs
+    return funnel.keep(
+        "standard_streams", pairs, lambda pair: not pair[1].functional, lambda pair: pair[0]["question_id"]
+    )
+
+
+def _cases_of(dataset: str, row: EncodedRow) -> Cases:
+    return decode(f"{dataset}/{row['question_id']}", [row["public_test_cases"], row["private_test_cases"]])
 
 
 class _TextOnly(pickle.Unpickler):
@@ -55,23 +119,24 @@ class _TextOnly(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, but only text is admitted")
 
 
-def decode(row: str, columns: Sequence[str]) -> Cases:
-    """The tests in `columns`, in order. Raises UserError naming `row` where one cannot be read."""
+def decode(problem_id: str, columns: Sequence[str]) -> Cases:
+    """The test cases in `columns`, in order. Raises UserError naming the row if one cannot be read."""
     try:
-        cases = [case for column in columns for case in _cases(column)]
-        functional = any(case["testtype"] == "functional" for case in cases)
-        make = _functional_test if functional else _stdin_test
-        return Cases([make(case) for case in cases], functional)
-    except (ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError, zlib.error, binascii.Error) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise UserError(f"{row}: its test cases cannot be decoded ({reason}); drop the row or fetch it again") from None
+        return Cases(problem_id, [case for column in columns for case in _cases(column)])
+    except (ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError, zlib.error) as error:
+        raise _undecodable(problem_id, error) from None
 
 
-def _cases(column: str) -> list[dict[str, Any]]:
+def _undecodable(problem_id: str, error: Exception) -> UserError:
+    reason = f"{type(error).__name__}: {error}"
+    return UserError(f"{problem_id}: its test cases cannot be decoded ({reason}); drop the row or fetch it again")
+
+
+def _cases(column: str) -> list[dict[str, str]]:
     try:
-        cases = json.loads(column)
+        cases = parse_json_column(column)
     except json.JSONDecodeError:
-        cases = json.loads(_unpacked(column))
+        cases = parse_json_column(_unpacked(column))
     if not isinstance(cases, list):
         raise ValueError(f"expected a list of tests, got {type(cases).__name__}")
     for case in cases:
@@ -91,37 +156,27 @@ def _unpacked(column: str) -> str:
     return text
 
 
-def _stdin_test(case: dict[str, Any]) -> Test:
+def _stdin_test(case: Mapping[str, str]) -> Test:
     return Test(unix(case["input"]), unix(case["output"]))
 
 
-def _functional_test(case: dict[str, Any]) -> Test:
+def _functional_test(case: Mapping[str, str]) -> Test:
     lines = [json.dumps(json.loads(line)) for line in case["input"].splitlines() if line.strip()]
     return Test("".join(f"{line}\n" for line in lines), json.dumps(json.loads(case["output"])) + "\n")
 
 
-def unix(text: str) -> str:
-    """Text with Unix line ends."""
-    return text.replace("\r\n", "\n")
-
-
-def function_name(row: str, metadata: str) -> str:
-    """The function that a functional row calls. Raises UserError where its metadata does not say."""
+def function_name(problem_id: str, metadata: str | None) -> str:
+    """The function that a functional row calls. Raises UserError if its metadata does not name one."""
     try:
-        return str(json.loads(metadata)["func_name"])
+        return str(parse_json(metadata or "")["func_name"])
     except (ValueError, KeyError, TypeError):
-        raise UserError(f"{row}: a functional row whose metadata {metadata!r} has no func_name") from None
+        raise UserError(f"{problem_id}: a functional row whose metadata {metadata!r} has no func_name") from None
 
 
 def functional_statement(statement: str, code: str, function: str) -> str:
     """The statement of a functional row, asking for a program."""
     main = _MAIN.format(call=_call(code, function))
     return _FUNCTIONAL.format(statement=statement.strip(), code=code.strip("\n"), function=function, main=main)
-
-
-def functional_program(solution: str, function: str) -> str:
-    """A solution of a functional row as the program that its statement asks for."""
-    return f"{solution}\n{_MAIN.format(call=_call(solution, function))}"
 
 
 def _call(code: str, function: str) -> str:

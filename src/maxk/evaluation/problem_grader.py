@@ -40,11 +40,11 @@ def submission(program: str | None, problem: Problem, configured: Limits) -> Sub
     return Submission(program, list(problem.tests), limits=own, checker=checker)
 
 
-def judge(config: Config, label: str) -> Callable[[Sequence[tuple[str, Problem]]], list[Sequence[str]]]:
-    """What runs a benchmark's own right programs on its tests, giving the statuses of each.
+def validate_solutions(config: Config, label: str) -> Callable[[Sequence[tuple[str, Problem]]], list[Sequence[str]]]:
+    """A function that runs reference solutions on the tests of their problems and returns each one's statuses.
 
-    They get half of the CPU time that a policy's programs get: a problem whose own program needs nearly all of it
-    would be decided by the noise of the clock. `label` says in progress lines what they are run for.
+    Reference solutions get half of the CPU time of a policy's programs: where they need nearly all of it, the noise of
+    the clock would decide. `label` heads the progress lines.
     """
 
     def statuses(programs: Sequence[tuple[str, Problem]]) -> list[Sequence[str]]:

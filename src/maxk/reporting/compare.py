@@ -149,7 +149,7 @@ def _row(
 
 def otherness(config: Config, dataset: str) -> str:
     """Why our numbers on a dataset are not the paper's quantity; empty where they are."""
-    if config.datasets[dataset].source == "pocket":
+    if config.datasets[dataset].synthetic:
         return "generated tasks"
     if not isinstance(config.base, HubBase) or config.base.model != PAPER_BASE:
         return "another base model"

@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from maxk.artifacts import files, records
 from maxk.config import Config, HubBase, read_yaml
-from maxk.data.pocket.tasks import PocketDataset
 from maxk.errors import UserError
 from maxk.resources import memory
 
@@ -51,22 +50,11 @@ class Profile(BaseModel):
     checkpoint_gb: Rate
 
 
-class Expected(BaseModel):
-    """What a source is expected to give until it is prepared."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    train: int = Field(ge=0)
-    test: int = Field(ge=0)
-    tests: int = Field(ge=1)
-    source: str = Field(alias="from")
-
-
 class Rates(BaseModel):
     """`config/rates.yaml`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     profiles: Mapping[str, Profile]
-    datasets: Mapping[str, Expected]
 
 
 class Count(NamedTuple):
@@ -110,30 +98,27 @@ def choose(rates: Rates, config: Config, name: str | None) -> str:
     return found[0]
 
 
-def count(config: Config, name: str, split: str, rates: Rates) -> Count:
-    """From the prepared file, else from the configuration and what the source is expected to give."""
+def count(config: Config, name: str, split: str) -> Count:
+    """From the prepared file, else from the configuration and what its class assumes of the source."""
     path, dataset = config.layout.problems(name), config.datasets[name]
     if Path(path).exists():
         table = files.read_table(path, records.PROBLEM).select(["split", "tests"]).to_pylist()
         tests = [len(row["tests"]) for row in table if row["split"] == split]
         return Count(len(tests), sum(tests), True)
-    expected = rates.datasets[dataset.source]
     wanted = getattr(dataset, split)
-    problems = int(getattr(expected, split) if wanted == "all" else wanted)
-    most = dataset.tests if isinstance(dataset, PocketDataset) else dataset.max_tests or expected.tests
-    each = most if isinstance(dataset, PocketDataset) else min(most, expected.tests)
-    return Count(problems, problems * each, False)
+    problems = int(getattr(dataset.planned, split) if wanted == "all" else wanted)
+    return Count(problems, problems * dataset.tests_per_problem, False)
 
 
-def plan(config: Config, rates: Rates, profile: Profile) -> Iterator[Row]:
+def plan(config: Config, profile: Profile) -> Iterator[Row]:
     """The plan, a stage at a time."""
     yield Row(
         "prepare", len(config.datasets), memory_gb=max(memory.prepare(config, one) for one in config.datasets) / 1e3
     )
     yield Row("base", jobs=1)
     for objective in config.objectives:
-        yield _training(config, objective, rates, profile)
-    counts = [count(config, name, "test", rates) for name in config.evaluated]
+        yield _training(config, objective, profile)
+    counts = [count(config, name, "test") for name in config.evaluated]
     policies, n = len(config.policies), config.sampling.n
     samples = policies * n * sum(one.problems for one in counts)
     tests = policies * n * sum(one.tests for one in counts)
@@ -151,10 +136,10 @@ def plan(config: Config, rates: Rates, profile: Profile) -> Iterator[Row]:
     yield Row("score", policies)
 
 
-def _training(config: Config, objective: str, rates: Rates, profile: Profile) -> Row:
+def _training(config: Config, objective: str, profile: Profile) -> Row:
     """A job: its tokens are shared by its processes, and all wait while programs run on the CPU."""
     training, seeds = config.training_of(objective), len(config.seeds)
-    counts = [count(config, name, "train", rates) for name in training.datasets]
+    counts = [count(config, name, "train") for name in training.datasets]
     passes = training.epochs * training.num_generations
     samples = math.ceil(passes * sum(one.problems for one in counts))
     tests = passes * sum(one.tests for one in counts)
@@ -205,7 +190,7 @@ def peak_disk_gb(config: Config, rows: Sequence[Row], profile: Profile) -> float
 def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
     """The plan as text: the table, the datasets it counts, and the rates with their sources."""
     profile = rates.profiles[name]
-    rows = list(plan(config, rates, profile))
+    rows = list(plan(config, profile))
     evaluated = len(config.evaluated)
     yield (
         f"{config.name}: {len(config.policies)} policies on {evaluated} dataset{'s' * (evaluated > 1)}, rates of {name}"
@@ -222,11 +207,9 @@ def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
     yield f"{peak_disk_gb(config, rows, profile):,.1f} GB of disk at most, with the checkpoints of jobs that train"
     yield ""
     for dataset, section in config.datasets.items():
-        found = [(split, count(config, dataset, split, rates)) for split in ("train", "test") if section.has(split)]
+        found = [(split, count(config, dataset, split)) for split in ("train", "test") if section.has(split)]
         said = ", ".join(f"{one.problems} {split} ({one.tests:.0f} tests)" for split, one in found)
-        known = (
-            "prepared" if all(one.prepared for _, one in found) else f"assumed: {rates.datasets[section.source].source}"
-        )
+        known = "prepared" if all(one.prepared for _, one in found) else f"assumed: {section.planned.basis}"
         yield f"{dataset}: {said} [{known}]"
     yield ""
     for key, rate in _rates(profile):

@@ -172,7 +172,7 @@ def _test_notes(scores: Scores, spec: Spec, tests: Tests) -> Iterable[str]:
 
 
 def _is_synthetic(config: Config, datasets: Iterable[str]) -> bool:
-    return any(config.datasets[dataset].source == "pocket" for dataset in datasets)
+    return any(config.datasets[dataset].synthetic for dataset in datasets)
 
 
 # -------------------------------------------------------------------------------------------------- renderers

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from maxk.config import Config, HubBase
 
 PROCESS = 4_000  # Python, libraries and everything small
-# Decoded tests of all rows of a source, in MB, as a stage holds them at its peak; other sources are small. Estimates.
-TESTS = {"livecodebench": 30_000, "codeforces": 15_000, "code_contests": 15_000, "livebench": 3_000, "apps": 3_000}
 WEIGHTS = 4_000  # a billion weights in float32
 
 
@@ -47,7 +45,8 @@ def train(config: Config, objective: str) -> int:
 
 
 def _tests(config: Config, datasets: Sequence[str]) -> int:
-    return sum(TESTS.get(config.datasets[name].source, 0) for name in datasets)
+    """Tests as a stage holds them at its peak."""
+    return sum(config.datasets[name].tests_mb for name in datasets)
 
 
 def _programs(config: Config) -> int:

@@ -240,7 +240,7 @@ def needs(config: Config) -> tuple[float, float]:
         return 0.0, 0.0
     weights = profile.policy_gb.value  # 2 bytes per parameter
     held = weights if config.training.lora is not None else 8 * weights
-    disk_gb = plan.peak_disk_gb(config, list(plan.plan(config, rates, profile)), profile)
+    disk_gb = plan.peak_disk_gb(config, list(plan.plan(config, profile)), profile)
     return (held + weights) / config.training.processes, disk_gb
 
 

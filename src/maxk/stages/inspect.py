@@ -1,4 +1,4 @@
-"""`maxk inspect DATASET`: what a prepared dataset is like, and what is suspect about it (`maxk.reporting.inspection`).
+"""maxk inspect DATASET: report on a prepared dataset, with warnings (`maxk.reporting.inspection`).
 
 maxk inspect mbpp --config results/mini/config.json
 """
@@ -14,12 +14,12 @@ from maxk import config as configuration
 from maxk.artifacts import files, models
 from maxk.artifacts.paths import BASE
 from maxk.artifacts.records import Problem
-from maxk.config import Config, HubBase
+from maxk.config import Config, HubBase, PretrainedBase
 from maxk.errors import UserError
 
 
 def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("inspect", help="show what a prepared dataset is like")
+    parser = subparsers.add_parser("inspect", help="report on a prepared dataset")
     parser.add_argument("dataset", help="a key of `datasets`")
     parser.set_defaults(run=run)
 
@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> None:
         files.read_json(config.layout.funnel(name)),
         {source: _problems(config, source, "train") for source in _trained_on(config, name)},
         render,
-        ("tokens" if tokenizer else "characters (the tokenizer of the base policy is not at hand)", length),
+        ("tokens" if tokenizer else "characters (the tokenizer of the base policy is not available)", length),
+        _pretrained_on(config),
     )
     print(*report, sep="\n")
 
@@ -59,14 +60,23 @@ def _problems(config: Config, name: str, split: str) -> list[Problem]:
 
 
 def _trained_on(config: Config, name: str) -> list[str]:
-    """Datasets with train problems that are prepared, this one first."""
+    """The prepared datasets with train problems, this one first."""
     others = [other for other in config.training.datasets if other != name]
     with_train = [one for one in [name, *others] if config.datasets[one].has("train")]
     return [one for one in with_train if Path(config.layout.problems(one)).exists()]
 
 
+def _pretrained_on(config: Config) -> set[str]:
+    """Statements of the pretraining corpus; none if the base policy is not pretrained here."""
+    if not isinstance(config.base, PretrainedBase):
+        return set()
+    from maxk.data.pocket import corpus
+
+    return {statement for statement, _ in corpus(config.base.corpus, config.base.seed)}
+
+
 def _tokenizer(config: Config) -> Any:
-    """The base policy's tokenizer; None where it is not made or fetched yet."""
+    """The base policy's tokenizer; None if it is not made or downloaded yet."""
     path = config.layout.policy(BASE)
     model, revision = None, None
     if Path(path).exists():

@@ -1,4 +1,7 @@
-"""maxk prepare DATASET: a source's rows become problems; `funnel.json` counts what every filter left."""
+"""maxk prepare DATASET: converts a source's rows to problems; `funnel.json` counts what every filter left.
+
+maxk prepare mbpp --config results/mini/config.json
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from maxk.errors import UserError
 
 
 def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("prepare", help="make a dataset's problems")
+    parser = subparsers.add_parser("prepare", help="convert a dataset to problems")
     parser.add_argument("dataset", help="a key of `datasets`")
     parser.set_defaults(run=run)
 
@@ -30,7 +33,8 @@ def run(args: argparse.Namespace) -> None:
     settings = config.settings("prepare", dataset=name)
     with tracking.stage(config, "prepare", dataset=name) as run:
         dataset, commits = data.at_commits(name, config.datasets[name])
-        problems, funnel = data.load(name, dataset, problem_grader.judge(config, f"prepare {name}: programs run"))
+        validate = problem_grader.validate_solutions(config, f"prepare {name}: programs run")
+        problems, funnel = data.load(name, dataset, validate)
         for line in data.lines(name, funnel):
             print(line, file=sys.stderr)
         files.write_json(layout.funnel(name), funnel)

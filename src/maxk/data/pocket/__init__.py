@@ -1,12 +1,12 @@
 """Pocket tasks: generated programming problems with exact tests, small enough for a 127k-parameter model.
 
-`grammar` holds the operations, `tasks` draws problems from them, `corpus` draws what the base model is
-pretrained on.
+`grammar` has the operations, `tasks` draws problems from them, `corpus` draws what the base model is pretrained on.
 
-    python -m maxk.data.pocket config/config.yaml     # an example task, and figures of every family
+    snakemake --cores 1 results/data/pocket-contests/problems.parquet
+    maxk inspect pocket-contests
 """
 
 from maxk.data.pocket.corpus import corpus
-from maxk.data.pocket.tasks import generate
+from maxk.data.pocket.tasks import PocketDataset
 
-__all__ = ["corpus", "generate"]
+__all__ = ["PocketDataset", "corpus"]

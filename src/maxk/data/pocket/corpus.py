@@ -1,9 +1,8 @@
-"""The corpus that the pocket base model is pretrained on: statements, and the programs that its "authors"
-wrote.
+"""The corpus that the pocket base model is pretrained on: statements with programs of simulated authors.
 
-Authors take an open operation in its popular reading most of the time, overlook qualifiers of hard
-operations, write bugs, and now and then forget a step. A model trained on it thus knows every reading,
-prefers the popular ones, and is often wrong: the kind of base policy that reinforcement learning sharpens.
+An author usually takes an open operation in its popular reading, overlooks qualifiers of hard operations, writes bugs,
+and occasionally forgets a step. A model trained on the corpus therefore knows every reading, prefers the popular ones
+and is often wrong: a base policy that reinforcement learning can sharpen.
 """
 
 from __future__ import annotations
@@ -27,22 +26,24 @@ from maxk.schema import Count, Fraction, Section
 
 
 class Corpus(Section):
-    """Programs that the pocket base model is pretrained on: what its "authors" write, bugs and misreadings included."""
+    """Programs that the pocket base model is pretrained on, with the bugs and misreadings of simulated authors."""
 
     size: Count = Field(76_800, description="Number of (statement, program) pairs.")
-    transforms: tuple[Count, ...] = Field((1, 2, 2, 3), description="Transforms a statement, drawn evenly.")
-    rare: Fraction = Field(0.25, description="Share of rare phrases for an operation.")
-    readings: Popularity = Field((0.86, 0.12, 0.02), description="Popularity of the readings of an open operation.")
-    bug: Fraction = Field(0.10, description="Chance of a bug in one operation.")
-    input_bug: Fraction = Field(0.08, description="Chance of a bug in reading the input.")
-    misread: Fraction = Field(1.0, description="Scale of the chance that an explicit qualifier is misread.")
+    transforms: tuple[Count, ...] = Field((1, 2, 2, 3), description="Transforms per statement, drawn evenly.")
+    rare: Fraction = Field(0.25, description="Fraction of operations that are named by their rare phrase.")
+    readings: Popularity = Field(
+        (0.86, 0.12, 0.02), description="Probability of each reading of an open operation, most popular first."
+    )
+    bug: Fraction = Field(0.10, description="Probability of a bug in an operation.")
+    input_bug: Fraction = Field(0.08, description="Probability of a bug in reading the input.")
+    misread: Fraction = Field(1.0, description="Factor on the probability that a qualifier is overlooked.")
 
 
-OPEN = 0.5  # chance that a statement of the corpus leaves an operation open
+OPEN = 0.5  # probability that a statement of the corpus leaves an operation open
 
 
 def corpus(config: Corpus, seed: int) -> list[tuple[str, str]]:
-    """(statement, program) pairs; the programs are not meant to be right."""
+    """(statement, program) pairs; the programs are often wrong, by design."""
     rng = random.Random(f"pocket corpus {seed}")
     return [_pair(rng, config) for _ in range(config.size)]
 

@@ -1,13 +1,11 @@
-"""The grammar of the pocket tasks: what operations there are, how they are worded, and what programs do for
-them.
+"""The grammar of the pocket tasks: the operations, their wording in statements, and their lines of Python.
 
-A task is one to three *transforms* of a list of integers `a` and one *reducer* that prints something of it.
-Every operation has three *readings*. A qualifier in the statement settles which is meant ("sort down");
-without it the operation is *open* ("sort") and only the hidden tests tell. `k` is a small number that some
-operations name.
+A task is one to three *transforms* of a list of integers `a` and one *reducer* that prints something of it. Every
+operation has three *readings*. A qualifier in the statement determines which is meant ("sort down"); without it the
+operation is *open* ("sort") and only the hidden tests decide. `k` is a small number that some operations name.
 
-    >>> steps = [Step(OPERATIONS["sort"], k=2, reading=1, open=False),
-    ...          Step(OPERATIONS["show"], k=2, reading=0, open=True)]
+    >>> steps = [Step(TRANSFORMS["sort"], k=2, reading=1, open=False),
+    ...          Step(REDUCERS["show"], k=2, reading=0, open=True)]
     >>> ", ".join(step.phrase() for step in steps)
     'sort down, show'
     >>> print(program(steps))
@@ -32,7 +30,7 @@ from typing import Any, NamedTuple
 
 
 class Reading(NamedTuple):
-    """One meaning of an operation: the qualifier that names it, and the line of Python that does it."""
+    """One meaning of an operation: the qualifier that names it, and its line of Python."""
 
     qualifier: str
     code: str
@@ -44,9 +42,9 @@ class Operation:
 
     phrase: str
     rare_phrase: str
-    readings: tuple[Reading, Reading, Reading]  # in the order of their popularity
-    bugs: tuple[str, str]  # what the corpus's authors write by mistake
-    misread: float  # chance that an author of the corpus ignores the qualifier: some operations are hard
+    readings: tuple[Reading, Reading, Reading]  # most popular first
+    bugs: tuple[str, str]  # mistakes that the corpus's authors make
+    misread: float  # probability that an author of the corpus ignores the qualifier: some operations are hard
 
 
 def _readings(**code_of: str) -> tuple[Reading, Reading, Reading]:
@@ -231,8 +229,6 @@ REDUCERS: dict[str, Operation] = {
     ),
 }
 
-OPERATIONS = TRANSFORMS | REDUCERS
-
 K_VALUES = (2, 3, 4)
 READ_INPUT = ("a = list(map(int, input().split()))", "a = [int(x) for x in input().split()]")
 READ_INPUT_BUGS = ("a = input().split()", "a = list(input())", "a = int(input())")
@@ -240,8 +236,7 @@ READ_INPUT_BUGS = ("a = input().split()", "a = list(input())", "a = int(input())
 
 @dataclass(frozen=True)
 class Step:
-    """An operation as one task uses it: its number, its reading, and whether the statement leaves that
-    open."""
+    """An operation as one task uses it: its number, its reading, and whether the statement leaves that open."""
 
     operation: Operation
     k: int
@@ -249,14 +244,14 @@ class Step:
     open: bool
 
     def phrase(self, rare: bool = False) -> str:
-        """The words of the statement for this step."""
+        """The step's words in the statement."""
         phrase = self.operation.rare_phrase if rare else self.operation.phrase
         phrase = phrase.format(k=self.k)
         return phrase if self.open else f"{phrase} {self.operation.readings[self.reading].qualifier}"
 
     @property
     def code(self) -> str:
-        """The line of the reference program for this step."""
+        """The step's line in the reference program."""
         return self.code_as(self.reading)
 
     def code_as(self, reading: int) -> str:
@@ -269,12 +264,12 @@ class Step:
 
 # ----------------------------------------------------------------------------------------------- random draws
 def draw_operations(rng: random.Random, transforms: int) -> list[Operation]:
-    """So many different transforms, then a reducer."""
+    """This many different transforms, then a reducer."""
     return [*rng.sample(list(TRANSFORMS.values()), transforms), rng.choice(list(REDUCERS.values()))]
 
 
 def draw_step(rng: random.Random, operation: Operation, open_: bool, popularity: Sequence[float]) -> Step:
-    """A step whose reading follows `popularity` where it is open; qualifiers are equally likely."""
+    """A step. The reading is drawn by `popularity` if it is open, else evenly."""
     k = rng.choice(K_VALUES)
     return Step(operation, k, draw_reading(rng, popularity) if open_ else rng.randrange(3), open_)
 
@@ -284,27 +279,27 @@ def draw_reading(rng: random.Random, popularity: Sequence[float]) -> int:
 
 
 def draw_statement(rng: random.Random, steps: Sequence[Step], rare: float) -> str:
-    """The steps in words, each with its rare phrase at chance `rare`."""
+    """The steps in words, each by its rare phrase with probability `rare`."""
     return ", ".join(step.phrase(rng.random() < rare) for step in steps)
 
 
 # --------------------------------------------------------------------------------------------------- programs
 def program(steps: Sequence[Step]) -> str:
-    """The reference program: reads one line of integers, then one line of Python a step."""
+    """The reference program: a line that reads the integers, then one line of Python per step."""
     return "\n".join([READ_INPUT[0], *(step.code for step in steps)])
 
 
 def output(steps: Sequence[Step], stdin: str) -> str | None:
-    """What the reference program of `steps` prints, or None where it raises (such as max of an empty list).
+    """What the reference program of `steps` prints, or None if it raises (such as max of an empty list).
 
-    It takes steps and not a program, so that nothing but the lines of this module is ever executed in-
-    process: what a policy writes goes to `maxk.grading`.
+    The argument is steps and not a program, so that only lines of this module are executed in this process: programs
+    of policies go to `maxk.grading`.
     """
     printed = io.StringIO()
     names: dict[str, Any] = {"input": lambda: stdin, "print": functools.partial(print, file=printed)}
     try:
         exec(_compiled(program(steps)), names)
-    except Exception:  # whatever a composition of our own lines raises, this input does not suit it
+    except Exception:  # a composition of our own lines that raises on this input
         return None
     return printed.getvalue()
 

@@ -1,16 +1,16 @@
-"""Families of pocket tasks: draws from the grammar, with exact tests, filtered, in a train and a test split.
+"""Families of pocket tasks: problems drawn from the grammar, with exact tests, filtered, in a train and a test split.
 
-A family is a `maxk.config.PocketDataset`: how long its statements are, how many operations they leave open,
-how rare their words are, and how often the hidden tests ask for each reading. A draw is rejected when
+A family is a `PocketDataset`: how long its statements are, how many operations they leave open, how often they use rare
+phrases, and how often the hidden tests ask for each reading. A draw is rejected if
 
-- too few of 60 random inputs suit its reference program: an empty list has no maximum, and an empty answer
-  says nothing;
-- its tests are guessable: fewer than 60 % of the expected outputs differ;
+- too few of 60 random inputs suit its reference program: an empty list has no maximum, and an empty answer carries no
+  information;
+- its tests are guessable: fewer than 60 % of the expected outputs are distinct;
 - its tests are ambiguous: another reading of one open operation passes them all.
 
-Train and test never meet, in one family or across families: a hash of (statement, reference program) sends
-every task to one side, so that separate jobs need not know of one another. The tests too follow from the task
-and the seed alone.
+Train and test never overlap, within a family or between families: a hash of (statement, reference program) assigns
+every task to one side, so that separate jobs need no coordination. The tests of a task depend on the task and the seed
+alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
@@ -35,37 +35,19 @@ from maxk.data.pocket.grammar import (
     output,
     program,
 )
-from maxk.data.sections import DatasetSection, Popularity
+from maxk.data.sections import GeneratedDataset, Planned, Popularity
 from maxk.errors import UserError
 from maxk.schema import Count, Fraction
 
-
-class PocketDataset(DatasetSection):
-    """A family of generated tasks (synthetic, exact tests)."""
-
-    source: Literal["pocket"]
-    transforms: tuple[Count, ...] = Field(description="Transforms a statement, drawn evenly.")
-    open_operations: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        description="Operations without a qualifier: the statement leaves them open and the hidden tests decide."
-    )
-    rare: Fraction = Field(description="Share of rare phrases for an operation.")
-    readings: Popularity = Field(description="How often hidden tests ask for each reading of an open operation.")
-    train: int = Field(0, ge=0, description="Training problems.")
-    test: int = Field(0, ge=0, description="Evaluation problems.")
-    tests: Count = Field(8, description="Tests a problem: the number of reward levels above zero.")
-    seed: int = 0
-    paper: str | None = Field(None, description="The paper's dataset whose role this one plays in the tables.")
-
-
-TEST_SHARE = 0.2  # of all tasks of the grammar; the rest is the train side
+TEST_FRACTION = 0.2  # of all tasks of the grammar; the others are on the train side
 INPUT_TRIES = 60
 DISTINCT_OUTPUTS = 0.6
-PATIENCE = 20_000  # draws without a new problem, after which the family is taken to hold no more
+PATIENCE = 20_000  # draws without a new problem, after which the family is assumed to be exhausted
 
 
 @dataclass(frozen=True)
 class Task:
-    """A statement and the program that its hidden tests ask for; `steps` are how the grammar came to them."""
+    """A statement and the program that its hidden tests ask for, with the steps that both were made from."""
 
     statement: str
     reference: str
@@ -75,7 +57,7 @@ class Task:
     def split(self) -> str:
         """`train` or `test`: a property of the task itself, the same in every family and every run."""
         digest = hashlib.sha256(f"{self.statement}\n{self.reference}".encode()).digest()
-        return "test" if int.from_bytes(digest[:8]) < TEST_SHARE * 2**64 else "train"
+        return "test" if int.from_bytes(digest[:8]) < TEST_FRACTION * 2**64 else "train"
 
     def alternatives(self) -> Iterator[tuple[Step, ...]]:
         """The steps with one open operation read in another way."""
@@ -85,48 +67,74 @@ class Task:
                 yield (*self.steps[:position], replace(step, reading=reading), *self.steps[position + 1 :])
 
 
-def generate(name: str, config: PocketDataset) -> tuple[list[Problem], dict[str, int]]:
-    """The problems of a family, train first, and its funnel: what every filter left of the draws.
+class PocketDataset(GeneratedDataset):
+    """A family of generated tasks (synthetic, exact tests)."""
 
-    The tasks follow from the family's parameters and its seed; `name` only labels them. Raises UserError
-    where the family does not hold as many distinct tasks as were asked for.
-    """
-    if max(config.transforms) > len(TRANSFORMS):
-        raise UserError(f"datasets.{name}: transforms={max(config.transforms)}, but the grammar has {len(TRANSFORMS)}")
-    wanted = {"train": config.train, "test": config.test}
-    kept: dict[str, dict[Task, list[Test]]] = {"train": {}, "test": {}}
+    planned = Planned(0, 0, 8, basis="the configuration")
 
-    @functools.lru_cache(maxsize=1)
-    def tests(task: Task) -> list[Test]:
-        return draw_tests(task, config.tests, config.seed)
+    source: Literal["pocket"]
+    transforms: tuple[Count, ...] = Field(description="Numbers of transforms per statement, drawn evenly.")
+    open_operations: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        description="Numbers of operations without a qualifier, drawn evenly: the statement leaves these open and the "
+        "hidden tests decide."
+    )
+    rare: Fraction = Field(description="Fraction of operations that are named by their rare phrase.")
+    readings: Popularity = Field(description="How often hidden tests ask for each reading of an open operation.")
+    train: int = Field(0, ge=0, description="Number of training problems.")
+    test: int = Field(0, ge=0, description="Number of evaluation problems.")
+    tests: Count = Field(8, description="Tests per problem: the number of reward levels above zero.")
+    seed: int = Field(0, description="Seed of the tasks and their tests.")
 
-    filters: dict[str, Callable[[Task], bool]] = {
-        "split_not_full": lambda task: len(kept[task.split]) < wanted[task.split],
-        "not_duplicate": lambda task: task not in kept[task.split],
-        "enough_tests": lambda task: len(tests(task)) == config.tests,
-        "not_guessable": lambda task: not guessable(tests(task)),
-        "not_ambiguous": lambda task: not ambiguous(task, tests(task)),
-    }
-    funnel = dict.fromkeys(["drawn", *filters, *wanted], 0)
-    draws, last_kept = draw_tasks(config), 0
-    while any(len(kept[split]) < wanted[split] for split in wanted):
-        task = next(draws)
-        funnel["drawn"] += 1
-        if _passes(task, filters, funnel):
-            kept[task.split][task] = tests(task)
-            funnel[task.split] += 1
-            last_kept = funnel["drawn"]
-        elif funnel["drawn"] - last_kept > PATIENCE:
-            raise UserError(
-                f"datasets.{name}: asked for train={config.train} and test={config.test}, "
-                f"but {PATIENCE} draws in a row added none to {funnel['train']} and {funnel['test']}; "
-                "ask for fewer or for more transforms"
-            )
-    return [problem for split in kept for problem in _problems(name, split, kept[split])], funnel
+    @property
+    def tests_per_problem(self) -> int:
+        return self.tests
+
+    def generate(self, name: str) -> tuple[list[Problem], dict[str, int]]:
+        """The problems of a family, train first, and the funnel: what every filter left of the draws.
+
+        The tasks depend on the family's parameters and seed; `name` only labels them. Raises UserError if the family
+        has fewer distinct tasks than the configuration asks for.
+        """
+        if (most := max(self.transforms)) > len(TRANSFORMS):
+            raise UserError(f"datasets.{name}: transforms={most}, but the grammar has {len(TRANSFORMS)}")
+        wanted = {"train": self.train, "test": self.test}
+        kept: dict[str, dict[Task, list[Test]]] = {"train": {}, "test": {}}
+        filters = self._filters(wanted, kept)
+        funnel = dict.fromkeys(["drawn", *filters, *wanted], 0)
+        draws, last_kept = draw_tasks(self), 0
+        while any(len(kept[split]) < wanted[split] for split in wanted):
+            task = next(draws)
+            funnel["drawn"] += 1
+            if _passes(task, filters, funnel):
+                kept[task.split][task] = draw_tests(task, self.tests, self.seed)
+                funnel[task.split] += 1
+                last_kept = funnel["drawn"]
+            elif funnel["drawn"] - last_kept > PATIENCE:
+                raise UserError(
+                    f"datasets.{name}: asked for train={self.train} and test={self.test}, but {PATIENCE} draws in a "
+                    f"row added none to {funnel['train']} and {funnel['test']}; ask for fewer or for more transforms"
+                )
+        return [problem for split in kept for problem in _problems(name, split, kept[split])], funnel
+
+    def _filters(
+        self, wanted: Mapping[str, int], kept: Mapping[str, Mapping[Task, list[Test]]]
+    ) -> dict[str, Callable[[Task], bool]]:
+        """The filters in order, cheap ones first."""
+
+        def tests(task: Task) -> list[Test]:
+            return draw_tests(task, self.tests, self.seed)
+
+        return {
+            "split_not_full": lambda task: len(kept[task.split]) < wanted[task.split],
+            "not_duplicate": lambda task: task not in kept[task.split],
+            "enough_tests": lambda task: len(tests(task)) == self.tests,
+            "not_guessable": lambda task: not guessable(tests(task)),
+            "not_ambiguous": lambda task: not ambiguous(task, tests(task)),
+        }
 
 
 def _passes(task: Task, filters: dict[str, Callable[[Task], bool]], funnel: dict[str, int]) -> bool:
-    """Whether every filter keeps the task; counts it at those that do."""
+    """Whether every filter accepts the task. Counts it in the funnel for each that does."""
     for name, keeps in filters.items():
         if not keeps(task):
             return False
@@ -142,10 +150,10 @@ def _problems(name: str, split: str, tasks: dict[Task, list[Test]]) -> Iterator[
 
 # ----------------------------------------------------------------------------------------------- random draws
 def draw_tasks(config: PocketDataset) -> Iterator[Task]:
-    """Tasks of a family without end, before any filter.
+    """An endless stream of a family's tasks, before any filter.
 
-    The stream is seeded by all that shapes a task, and not by how many are wanted: a larger train split
-    leaves the test split as it was, and families that differ are independent.
+    It is seeded by the keys that shape a task, and not by the number of problems: a larger train split leaves the test
+    split unchanged, and families that differ are independent.
     """
     shape = config.model_dump(include={"transforms", "open_operations", "rare", "readings", "seed"})
     rng = random.Random(f"pocket tasks {canonical(shape)}")
@@ -160,8 +168,9 @@ def draw_tasks(config: PocketDataset) -> Iterator[Task]:
         yield Task(draw_statement(rng, steps, config.rare), program(steps), steps)
 
 
+@functools.lru_cache(maxsize=1)  # several filters ask for the tests of the same task
 def draw_tests(task: Task, count: int, seed: int) -> list[Test]:
-    """`count` tests of a task, or fewer where too few of the random inputs suit it."""
+    """`count` tests of a task, or fewer if too few of the random inputs suit it."""
     rng = random.Random(f"pocket tests {seed} {task.statement}\n{task.reference}")
     tests: list[Test] = []
     for _ in range(INPUT_TRIES):
@@ -175,7 +184,7 @@ def draw_tests(task: Task, count: int, seed: int) -> list[Test]:
 
 
 def draw_input(rng: random.Random) -> str:
-    """A line of 5 to 9 integers from -6 to 12; two copies of others, so that repeated values matter."""
+    """A line of 5 to 9 integers from -6 to 12. Two are copies of others, so that repeated values matter."""
     numbers = [rng.randint(-6, 12) for _ in range(rng.randint(5, 9))]
     for _ in range(2):
         numbers[rng.randrange(len(numbers))] = numbers[rng.randrange(len(numbers))]
@@ -184,7 +193,7 @@ def draw_input(rng: random.Random) -> str:
 
 # ---------------------------------------------------------------------------------------------------- filters
 def guessable(tests: Sequence[Test]) -> bool:
-    """Whether so few of the expected outputs differ that a constant answer earns much."""
+    """Whether so few expected outputs are distinct that a constant answer earns a high reward."""
     return len({test.expected for test in tests}) < DISTINCT_OUTPUTS * len(tests)
 
 

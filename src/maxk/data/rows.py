@@ -1,0 +1,275 @@
+"""Raw rows of data files, each column validated when it is read.
+
+A source declares its raw row as a TypedDict (of `typing_extensions`: pydantic needs it before Python 3.12). Validation
+is strict: no text becomes a number. It is also lazy, so that a row which an earlier filter drops never ends a run and
+its tests are never decoded. Parquet and Arrow files are read in small batches, JSON lines line by line.
+
+    class Row(TypedDict):
+        task_id: int
+        test_list: list[Text]
+
+    for row in table("mbpp", section, [["full/*.parquet"]]).rows(Row): ...
+
+Errors are UserErrors that name file, row, column, what was expected and what was found.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import itertools
+import json
+import re
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NotRequired, TypeVar, cast, get_origin, get_type_hints
+
+import pyarrow as pa
+from pydantic import AfterValidator, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from maxk.data import hub
+from maxk.data.hub import Layouts, Place
+from maxk.errors import UserError
+
+Row = TypeVar("Row")
+OURS = ("file_split", "row_number")  # columns that no file has
+BATCH = 64  # rows; LiveCodeBench has rows of several MB
+Record = tuple[str, Mapping[str, Any]]  # where a row stands, and its columns
+
+
+def _encodable(text: str) -> str:
+    if not text.isascii():
+        text.encode()  # a UnicodeEncodeError, which is a ValueError, for half a surrogate pair
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+"""Text that can be written to a file: JSON's `\\ud83d` escapes can make text that cannot."""
+
+
+# ------------------------------------------------------------------------------------------------------------- tables
+@dataclass(frozen=True)
+class Table:
+    """Data files that hold rows of one schema.
+
+    All rows have two further columns: `file_split`, which is `split`, and `row_number`, from 1 on over all files.
+    """
+
+    where: str
+    paths: Sequence[Path]
+    split: str = ""
+    remote: bool = False
+
+    def rows(self, schema: type[Row]) -> Iterator[Row]:
+        """The rows, as mappings with the columns that `schema`, a TypedDict, declares."""
+        hints = get_type_hints(schema, include_extras=True)
+        adapters = {name: TypeAdapter(_type(hint)) for name, hint in hints.items()}
+        for number, (where, record) in enumerate(self._records(list(adapters)), 1):
+            ours = dict(zip(OURS, (self.split, number), strict=True))
+            columns = ChainMap(ours, record)  # type: ignore[arg-type]
+            yield cast(Row, LazyRow(where, columns, adapters, self.remote))
+
+    def _records(self, columns: Sequence[str]) -> Iterator[Record]:
+        for path in self.paths:
+            file = self.where if self.where.endswith(path.name) else f"{self.where}, {path.name}"
+            yield from _records(file, path, columns)
+
+
+def table(name: str, place: Place, layouts: Layouts, split: str = "") -> Table:
+    """The rows at `place`. `layouts` are alternatives: each is a list of file patterns that all must match."""
+    local = Path(place.location).expanduser().exists()
+    where = f"datasets.{name}: {place.location}"
+    return Table(where, hub.files(name, place, layouts), split, remote=not local)
+
+
+def _type(hint: Any) -> Any:
+    return hint.__args__[0] if get_origin(hint) is NotRequired else hint
+
+
+class LazyRow(Mapping[str, Any]):
+    """The declared columns of a row, validated when they are read."""
+
+    def __init__(
+        self, where: str, columns: Mapping[str, Any], adapters: Mapping[str, TypeAdapter[Any]], remote: bool = False
+    ) -> None:
+        self.where = where
+        self._columns, self._adapters, self._remote = columns, adapters, remote
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns of the file, declared or not."""
+        return [column for column in self._columns if column not in OURS]
+
+    def __getitem__(self, column: str) -> Any:
+        """The validated value. Raises UserError if the column is missing or of another type."""
+        if column not in self._columns:
+            found = self.columns
+            raise self.fault(f"no column {column!r}{_renamed(column, found)}; it has {', '.join(found) or 'none'}")
+        try:
+            value = self._columns[column]
+            return self._adapters[column].validate_python(value, strict=True)
+        except ValidationError as error:
+            raise self.fault(explain(column, error.errors()[0])) from None
+        except UnicodeDecodeError as error:
+            raise self.fault(f"column {column!r} is not UTF-8 ({error})") from None
+
+    def get(self, column: str, default: Any = None) -> Any:
+        """The validated value, or `default` if the row has no such column."""
+        if column in self:
+            return self[column]
+        return default
+
+    def __contains__(self, column: object) -> bool:
+        return column in self._adapters and column in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return (column for column in self._adapters if column in self._columns)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def fault(self, what: str) -> UserError:
+        """The error that says what is wrong with this row."""
+        advice = "; pin the revision that this loader was written for" if self._remote else ""
+        return UserError(f"{self.where}: {what}{advice} (docs/datasets.md)")
+
+
+def explain(column: str, error: ErrorDetails) -> str:
+    """A pydantic error in a column: where in it, what was expected, what was found."""
+    key = ".".join(map(str, (column, *error["loc"])))
+    if error["type"] == "missing":
+        parent = ".".join(map(str, (column, *error["loc"][:-1])))
+        name, found = str(error["loc"][-1]), list(error["input"])
+        return f"column {parent!r} lacks {name!r}{_renamed(name, found)}; it has {', '.join(map(str, found)) or 'none'}"
+    if error["type"] == "extra_forbidden":
+        return f"column {key!r}: unknown key"
+    if error["type"] == "value_error":
+        return f"column {key!r}: {error['msg'].removeprefix('Value error, ')}, got {described(error['input'])}"
+    return f"column {key!r} {error['msg'].removeprefix('Input ')}, got {described(error['input'])}"
+
+
+def _renamed(name: str, found: Any) -> str:
+    near = difflib.get_close_matches(name, [key for key in found if isinstance(key, str)], n=1)
+    return f" (renamed to {near[0]!r}?)" if near else ""
+
+
+def described(value: Any) -> str:
+    """A value with its type, shortened; `null` for None, as in the file."""
+    if value is None:
+        return "null"
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '…'}"
+
+
+# -------------------------------------------------------------------------------------------------------------- files
+def _records(file: str, path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    if path.suffix in (".parquet", ".arrow"):
+        return _arrow_records(file, path, columns)
+    return _json_records(file, path)
+
+
+def _arrow_records(file: str, path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    """Rows in batches, of which only the declared columns are read and only the used values are converted."""
+    number = itertools.count(1)
+    try:
+        for names, batch in _batches(path, columns):
+            for index in range(batch.num_rows):
+                yield f"{file} (row {next(number)})", _ArrowRow(names, batch, index)
+    except (pa.ArrowException, OSError) as error:
+        kind = path.suffix.removeprefix(".")
+        raise UserError(f"{file} cannot be read as {kind} ({hub.first_line(error)}); fetch it again") from error
+
+
+def _batches(path: Path, columns: Sequence[str]) -> Iterator[tuple[Sequence[str], pa.RecordBatch]]:
+    """The names of a file's columns with each of its batches."""
+    if path.suffix == ".arrow":  # what `datasets.Dataset.save_to_disk` writes
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+            for batch in stream:
+                yield stream.schema.names, batch
+        return
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        present = [column for column in columns if column in names]
+        for batch in file.iter_batches(batch_size=BATCH, columns=present):
+            yield names, batch
+
+
+class _ArrowRow(Mapping[str, Any]):
+    """One row of a batch; values are converted when they are read."""
+
+    def __init__(self, names: Sequence[str], batch: pa.RecordBatch, index: int) -> None:
+        self._names, self._batch, self._index = names, batch, index
+
+    def __getitem__(self, column: str) -> Any:
+        if column not in self._names:
+            raise KeyError(column)
+        return self._batch.column(column)[self._index].as_py()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _json_records(file: str, path: Path) -> Iterator[Record]:
+    """JSON lines, or one JSON list. Raises UserError where the file is neither."""
+    where = file
+    try:
+        for where, value in _json_values(file, path):
+            if not isinstance(value, dict):
+                raise UserError(f"{where}: expected an object, got {described(value)}")
+            yield where, value
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        reason = hub.first_line(error)
+        raise UserError(f"{where}: the file cannot be read from here on ({reason}); fetch it again") from error
+
+
+def _json_values(file: str, path: Path) -> Iterator[Record]:
+    """Values with where they stand: `FILE:LINE`, or `FILE (row N)` in a list. A byte-order mark is skipped."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8-sig") as lines:
+        first = next(lines, "")
+        if first.lstrip().startswith("["):
+            values = _parsed(file, first + lines.read())
+            yield from ((f"{file} (row {number})", value) for number, value in enumerate(values, 1))
+            return
+        for number, line in enumerate(itertools.chain([first], lines), 1):
+            if line.strip():
+                yield f"{file}:{number}", _parsed(f"{file}:{number}", line)
+
+
+def _parsed(where: str, text: str) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise UserError(f"{where}: not JSON ({error}); fetch the file again or fix the line") from None
+
+
+# --------------------------------------------------------------------------------------------------------------- JSON
+def parse_json(text: str) -> Any:
+    """JSON of unknown origin. Integers beyond Python's digit limit stay text. Raises ValueError."""
+    try:
+        return json.loads(text, parse_int=_integer)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def parse_json_column(text: str) -> Any:
+    """JSON in a column of text, whose own texts are checked as `Text` is. Raises ValueError."""
+    content = parse_json(text)
+    if re.search(r"\\u[dD]", text):
+        json.dumps(content, ensure_ascii=False).encode()
+    return content
+
+
+def _integer(digits: str) -> int | str:
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
