@@ -1,49 +1,66 @@
-"""Whether an output is the expected one. Runs in the trusted parent only.
+"""Whether an output answers a test. Runs in the trusted parent, on bytes that a hostile program wrote.
 
-The rule, on bytes as written by the program:
+The output must be UTF-8. What follows depends on the rule:
 
-1. The output must be UTF-8. CRLF counts as LF; white space at the end of a line and blank lines at the end do not
-   count. Equal texts pass.
-2. Otherwise both must have the same number of white-space separated tokens, and each pair must match: equal strings; or
-   both finite decimal numbers, equal exactly (`Decimal`: large integers are exact, `1.50` is `1.5`, `007` is `7`); or,
-   only where the expected token has a `.` or an exponent, within 1e-6 absolutely or relatively.
+- `numbers` (default). Both texts have the same number of tokens, and each pair matches: as equal bytes; or as two
+  numbers of equal value (`1.50` and `1.5`, `1.0` and `1`, `-0` and `0`, `1E-9` and `1e-09`); or as two floats within
+  1e-6, absolutely or relative to the expected one.
+- `tokens`. The same tokens, byte by byte, as most contest judges compare words and integers.
+- `lines`. LiveCodeBench's rule: the same number of lines, and each line equal, or equal as a list of decimal numbers
+  (lcb_runner/evaluation/testing_util.py, `grade_stdio`). Exact: `0.1000001` is not `0.1`.
 
-White space is space, tab, LF, CR, FF and VT. Other separators of Unicode and of Python's `str.split` (no-break space,
-NEL, U+001C to U+001F, U+2028, …) are part of a token: a judge that reads bytes sees them. `nan`, `inf`, `True` are
-words.
+Tokens are separated by space, tab, LF, CR, FF and VT, so CRLF, indentation and blank lines do not count. No other
+character separates: a no-break space, NEL or U+001C to U+001F is part of its token, as for a judge that reads bytes.
 
-`strict_lines=True` is LiveCodeBench's rule: the same number of lines, each equal after stripping or equal as a list of
-Decimals (LiveCodeBench, lcb_runner/evaluation/testing_util.py).
+What a number is (`numbers`): ASCII digits with at most one `.`, one exponent and one sign. With leading zeros it is a
+word: `0011`, `007` and `00` are binary strings, identifiers and times, and must match exactly. So is `1e5` beside a
+token without an exponent: a hexadecimal string may look like that, and every language prints a float with a `.` or with
+a sign in its exponent. Integers are exact on whichever side they stand: `0` does not answer `1e-09`, and `5.0000001`
+does not answer `5`. The case of the exponent does not matter. `nan`, `inf`, `True` and all else are words.
 
-Texts are walked piece by piece, so that a long one costs no more memory than its own size.
+Cost: linear in the length of both texts, in memory of about their size. Texts are walked piece by piece, never split as
+a whole, and the expressions below are possessive: they never give back what they matched, so that one long token costs
+one pass. `benchmarks/hostile_text.py` fails where that does not hold.
+
+    outputs_match(b"0.3333333\\n", "0.33333333333")      → True
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from itertools import zip_longest
 
+NUMBERS, TOKENS, LINES = "numbers", "tokens", "lines"
+RULES = (NUMBERS, TOKENS, LINES)
 TOLERANCE = 1e-6
-_NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+_DIGITS = rb"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
+_NUMBER = re.compile(rb"(?![+-]?+0[0-9])" + _DIGITS)
+_DECIMAL = re.compile(_DIGITS + rb"|[+-]?+(?i:inf(?:inity)?+)")
+_EXPONENT = re.compile(rb"[eE]")
+_BARE_EXPONENT = re.compile(rb"[+-]?+[0-9]++[eE][0-9]++")
 _WHITE = re.compile(rb"[ \t\n\r\f\v]")
 _PIECE = 1 << 16  # bytes
 
 
-def outputs_match(output: bytes, expected: str, strict_lines: bool = False) -> bool:
-    """Whether `output` answers a test that expects `expected`."""
+def outputs_match(output: bytes, expected: str, rule: str = NUMBERS) -> bool:
+    """Whether `output` answers a test that expects `expected`.
+
+    Raises ValueError for an unknown rule. A half surrogate pair in `expected` matches no output.
+    """
+    if rule not in RULES:
+        raise ValueError(f"rule: {rule!r} is none of {', '.join(RULES)}")
     if not _is_text(output):
         return False
-    if strict_lines:
-        return _same_lines(output.decode(), expected)
     wanted = expected.encode(errors="surrogatepass")
-    # Texts that differ only in white space have the same tokens, so step 2 covers step 1.
-    return output.rstrip() == wanted.rstrip() or all(
-        got is not None and want is not None and _same_token(got, want)
-        for got, want in zip_longest(_tokens(output), _tokens(wanted))
-    )
+    if output == wanted:
+        return True
+    if rule == LINES:
+        return _all_match(_same_line, _lines(output.strip()), _lines(wanted.strip()))
+    return _all_match(_same_token if rule == NUMBERS else bytes.__eq__, _tokens(output), _tokens(wanted))
 
 
 def _is_text(output: bytes) -> bool:
@@ -57,7 +74,16 @@ def _is_text(output: bytes) -> bool:
     return True
 
 
+def _all_match(same: Callable[[bytes, bytes], bool], got: Iterator[bytes], wanted: Iterator[bytes]) -> bool:
+    """Whether two streams of parts have the same length and each pair is the same."""
+    return all(a is not None and b is not None and same(a, b) for a, b in zip_longest(got, wanted))
+
+
 def _tokens(text: bytes) -> Iterator[bytes]:
+    return iter(text.split()) if len(text) <= _PIECE else _walk(text)
+
+
+def _walk(text: bytes) -> Iterator[bytes]:
     start = 0
     while start < len(text):
         gap = _WHITE.search(text, start + _PIECE)
@@ -66,24 +92,28 @@ def _tokens(text: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _decimal(token: bytes) -> Decimal | None:
-    if not _NUMBER.fullmatch(token):
-        return None
-    try:
-        return Decimal(token.decode())
-    except InvalidOperation:  # an exponent beyond all bounds
-        return None
-
-
 def _same_token(got: bytes, want: bytes) -> bool:
     if got == want:
         return True
-    a, b = _decimal(got), _decimal(want)
-    if a is None or b is None:
+    if not (_NUMBER.fullmatch(got) and _NUMBER.fullmatch(want)) or _is_word(got, want) or _is_word(want, got):
         return False
-    if a == b:
-        return True
-    return not want.lstrip(b"+-").isdigit() and _close(a, b)
+    a, b = _value(got), _value(want)
+    return a is not None and b is not None and (a == b or (_is_float(got) and _is_float(want) and _close(a, b)))
+
+
+def _is_word(token: bytes, other: bytes) -> bool:
+    return _BARE_EXPONENT.fullmatch(token) is not None and _EXPONENT.search(other) is None
+
+
+def _is_float(number: bytes) -> bool:
+    return not number.lstrip(b"+-").isdigit()
+
+
+def _value(token: bytes) -> Decimal | None:
+    try:
+        return Decimal(token.decode())
+    except InvalidOperation:  # an exponent beyond Decimal's bounds
+        return None
 
 
 def _close(a: Decimal, b: Decimal) -> bool:
@@ -91,24 +121,21 @@ def _close(a: Decimal, b: Decimal) -> bool:
     return abs(x - y) <= TOLERANCE * max(1.0, abs(y)) < float("inf")
 
 
-def _same_lines(text: str, expected: str) -> bool:
-    return all(
-        got is not None and want is not None and (got.strip() == want.strip() or _same_decimals(got, want))
-        for got, want in zip_longest(_lines(text), _lines(expected))
-    )
-
-
-def _lines(text: str) -> Iterator[str]:
-    text, start = text.strip(), 0
+def _lines(text: bytes) -> Iterator[bytes]:
+    start = 0
     while start < len(text):
-        end = text.find("\n", start)
+        end = text.find(b"\n", start)
         end = len(text) if end < 0 else end
         yield text[start:end]
         start = end + 1
 
 
-def _same_decimals(got: str, want: str) -> bool:
-    try:
-        return [Decimal(token) for token in got.split()] == [Decimal(token) for token in want.split()]
-    except InvalidOperation:
+def _same_line(got: bytes, want: bytes) -> bool:
+    return got.strip() == want.strip() or _all_match(_same_decimal, _tokens(got), _tokens(want))
+
+
+def _same_decimal(got: bytes, want: bytes) -> bool:
+    if not (_DECIMAL.fullmatch(got) and _DECIMAL.fullmatch(want)):
         return False
+    a, b = _value(got), _value(want)
+    return a is not None and a == b

@@ -451,7 +451,7 @@ class _Grading:
         elif checker is not None:
             job.statuses[test] = PASSED if _trusted(checker, stdin, expected, output) else WRONG_ANSWER
         else:
-            same = outputs_match(output, expected, job.submission.strict_lines)
+            same = outputs_match(output, expected, job.submission.comparison)
             job.statuses[test] = PASSED if same else WRONG_ANSWER
 
     # checker programs

@@ -54,7 +54,7 @@ class Keys:
             self._functions[id(checker)] = checker
         # A function has no content to hash: its identity tells equal submissions of one call, and is never stored.
         identity = checker.source if isinstance(checker, CheckerProgram) else id(checker) if checker else ""
-        rest = (self._prefix, submission.limits or self._limits, submission.strict_lines, identity)
+        rest = (self._prefix, submission.limits or self._limits, submission.comparison, identity)
         digest = hashlib.sha256(repr(rest).encode(errors="surrogatepass"))
         digest.update(self.of_tests(submission.tests))
         program = submission.program

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from maxk.grading.comparison import NUMBERS
+
 PASSED = "passed"
 WRONG_ANSWER = "wrong_answer"
 RUNTIME_ERROR = "runtime_error"
@@ -103,14 +105,14 @@ class Submission(NamedTuple):
     tests: (stdin, expected stdout) pairs, at least one.
     limits: of this problem; default those of the grader.
     checker: decides instead of the comparison rule.
-    strict_lines: compare line by line as LiveCodeBench does.
+    comparison: "numbers", "tokens" or "lines"; see `maxk.grading.comparison`.
     """
 
     program: str | None
     tests: Sequence[Test]
     limits: Limits | None = None
     checker: Checker | CheckerProgram | None = None
-    strict_lines: bool = False
+    comparison: str = NUMBERS
 
 
 @dataclass(frozen=True, slots=True)
