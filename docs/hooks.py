@@ -25,7 +25,7 @@ from maxk.artifacts.paths import Layout
 from maxk.config.reference import reference
 
 PUBLIC = {
-    "Estimators and statistics": ["maxk.estimators"],
+    "Estimators and statistics": ["maxk.estimators", "maxk.statistics"],
     "Objectives": [f"maxk.objectives{part}" for part in ("", ".objective", ".group", ".on_policy", ".off_policy")],
     "The grader": [
         "maxk.grading.Grader",

@@ -20,7 +20,7 @@ from maxk.cli import STAGES, parser
 
 # A part may import only parts of the rows above its own.
 LAYERS = [
-    {"errors", "schema", "estimators"},
+    {"errors", "schema", "estimators", "statistics"},
     {"objectives", "grading", "artifacts"},
     {"data", "trl", "integrations"},
     {"config"},
@@ -36,6 +36,7 @@ LAYERS = [
 # Parts that are installed and used alone, with the parts they may import.
 LIGHT_CORE = {
     "estimators": set(),
+    "statistics": set(),
     "objectives": {"errors"},
     "grading": {"errors"},
     "trl": {"errors", "objectives"},

@@ -12,25 +12,20 @@ weights are a running product from w_n = k/n, so nothing overflows and n = 10,00
     max_at_k([[0.0, 0.5, 1.0, 1.0]], [1, 2, 4])   → [[0.625, 0.9166…, 1.0]]
     pass_at_k(n=256, c=3, k=128)                  → 0.876…
 
-Means over problems come with percentile bootstrap intervals (Efron 1979); two policies are compared problem
-by problem (paired bootstrap, Wilcoxon's signed-rank test as in the paper), Holm-corrected over several
-comparisons.
+`maxk.statistics` has intervals and tests for their means over problems.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
-LARGEST_EXACT = 50  # differing pairs up to which Wilcoxon's p is exact (scipy's limit where there are no ties)
 
 
-# ---- estimators
 def max_at_k(rewards: ArrayLike, k: int | Sequence[int]) -> Floats:
     """max@k of rewards [..., n] in any order: [...] for one k, [..., len(k)] for a sequence; float64.
 
@@ -104,146 +99,3 @@ def _integers(name: str, values: ArrayLike) -> NDArray[np.int64]:
 
 def _row(index: Sequence[int] | Any) -> str:
     return f" in row {', '.join(str(i) for i in index)}" if len(index) else ""
-
-
-# ---- statistics
-class SignedRank(NamedTuple):
-    """Wilcoxon's signed-rank test: statistic, two-sided p-value, on how many pairs each side is greater, effect size.
-
-    The effect is the matched-pairs rank-biserial correlation (Kerby 2014), (W+ − W−)/(W+ + W−), in [−1, 1].
-    """
-
-    statistic: float
-    p_value: float
-    greater: int
-    less: int
-    rank_biserial: float
-
-    @property
-    def differing(self) -> int:
-        """Pairs that the test uses: zero differences are dropped."""
-        return self.greater + self.less
-
-
-def bootstrap_means(values: ArrayLike, resamples: int, seed: int | Sequence[int]) -> Floats:
-    """Means [resamples, …] of values [units, …] over units drawn with replacement, the same draw for all columns.
-
-    Equal seeds draw equal units, so that what is compared is paired: the difference of two policies' means on the
-    same problems varies as the difference does. The samples of a problem are not drawn again: the spread says how far
-    another draw of problems could move the mean, which is what a benchmark comparison needs.
-    """
-    table = _finite(values)
-    sums = [np.tensordot(counts, table, axes=1) for counts in _draws(len(table), resamples, seed)]
-    return np.concatenate(sums) / len(table)
-
-
-def bootstrap_seeds(means: ArrayLike, seed: int | Sequence[int]) -> Floats:
-    """Means [resamples, …] of bootstrap means [resamples, training seeds, …] over training seeds drawn anew, too.
-
-    Seeds and problems are crossed factors, both resampled. With two or three seeds this still understates the spread
-    between them (the bootstrap variance of S seeds is (S − 1)/S of the unbiased one): report S beside it.
-    """
-    table = _finite(means)
-    counts = np.concatenate(list(_draws(table.shape[1], len(table), seed)))
-    return np.asarray(np.einsum("bs,bs...->b...", counts, table) / table.shape[1])
-
-
-def percentile_interval(means: ArrayLike, level: float) -> tuple[float, float]:
-    """Percentile bootstrap interval (Efron 1979) from replicates of a mean."""
-    low, high = percentile_intervals(means, level)
-    return float(low), float(high)
-
-
-def percentile_intervals(means: ArrayLike, level: float) -> Floats:
-    """The same of many at once: lower and upper ends [2, …] from replicates [resamples, …]."""
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level}")
-    return np.asarray(np.quantile(_finite(means), [(1 - level) / 2, (1 + level) / 2], axis=0))
-
-
-def bootstrap_p(differences: ArrayLike) -> float:
-    """Two-sided p of "no difference" from bootstrap means of paired differences.
-
-    2·min(#{d* ≤ 0}, #{d* ≥ 0}) with one added to count and total, so never 0; 1 where the two agree everywhere.
-    """
-    rounded = np.round(_finite(differences), 12)
-    tail = min((rounded <= 0).sum(), (rounded >= 0).sum())
-    return min(1.0, 2 * (1 + float(tail)) / (len(rounded) + 1))
-
-
-def wilcoxon_signed_rank(a: ArrayLike, b: ArrayLike) -> SignedRank:
-    """Two-sided Wilcoxon signed-rank test of paired values [problems] (the paper's test, as scipy.stats.wilcoxon).
-
-    Zero differences are dropped (Wilcoxon's own treatment, scipy's default) and ties share the mean rank; differences
-    are rounded to 12 decimals first, so that rounding noise neither counts as a difference nor breaks ties. Where no
-    pair differs there is nothing to test: p = 1, no effect and `differing` = 0. The p-value is exact up to 50 differing
-    pairs, with ties too, else the tie-corrected normal approximation, scipy's. (Given zeros, scipy approximates from 14
-    pairs on, however few of them differ: five equal differences among 20 pairs have p = 0.025 there, exactly 0.0625.)
-    Below 6 differing pairs p cannot go under 0.05.
-    """
-    first, second = _finite(a), _finite(b)
-    if first.ndim != 1 or first.shape != second.shape:
-        got = f"{first.shape} and {second.shape}"
-        raise ValueError(f"a and b must be [problems] of equal length, got shapes {got}")
-    difference = np.round(first - second, 12)
-    difference = difference[difference != 0]
-    if len(difference) == 0:
-        return SignedRank(0.0, 1.0, 0, 0, 0.0)
-    above = difference > 0
-    doubled = _doubled_ranks(np.abs(difference))
-    plus, minus = int(doubled[above].sum()), int(doubled[~above].sum())
-    p_value = (_exact_p if len(difference) <= LARGEST_EXACT else _normal_p)(doubled, plus)
-    greater = int(above.sum())
-    effect = (plus - minus) / (plus + minus)
-    return SignedRank(min(plus, minus) / 2, p_value, greater, len(difference) - greater, effect)
-
-
-def _doubled_ranks(values: Floats) -> NDArray[np.int64]:
-    """Twice the rank of each value, ties sharing their mean: whole numbers."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return np.asarray((2 * last - counts + 1)[which], dtype=np.int64)
-
-
-def _exact_p(doubled: NDArray[np.int64], plus: int) -> float:
-    """P of a sum of positive ranks as far out as `plus` if each sign is a coin's: all 2ⁿ signs, counted by sum."""
-    ways = np.zeros(int(doubled.sum()) + 1)
-    ways[0] = 1
-    for rank in doubled:
-        ways[rank:] += ways[:-rank].copy()
-    tail = min(ways[: plus + 1].sum(), ways[plus:].sum())
-    return min(1.0, 2 * float(tail) / 2.0 ** len(doubled))
-
-
-def _normal_p(doubled: NDArray[np.int64], plus: int) -> float:
-    """The same by the normal approximation: W+ − W− has mean 0 and variance Σ r², the correction for ties included."""
-    difference = 2 * plus - int(doubled.sum())
-    return math.erfc(abs(difference) / math.sqrt(2 * float((doubled**2).sum())))
-
-
-def holm(p_values: ArrayLike) -> Floats:
-    """Holm's step-down adjusted p-values (1979), in the order given: controls the family-wise error.
-
-    The i-th smallest of m is multiplied by m − i + 1, then made monotone and capped at 1.
-    """
-    p = _finite(p_values)
-    if p.ndim != 1 or ((p < 0) | (p > 1)).any():
-        raise ValueError(f"p-values must be a list of numbers in [0, 1], got {p_values!r}")
-    order = np.argsort(p)
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
-    return adjusted
-
-
-def _draws(units: int, resamples: int, seed: int | Sequence[int]) -> Iterator[Floats]:
-    """How often each unit is drawn, [at most 500, units], with replacement; 500 draws at a time bound the memory."""
-    rng = np.random.default_rng(seed)
-    for start in range(0, resamples, 500):
-        yield rng.multinomial(units, np.full(units, 1 / units), size=min(500, resamples - start)).astype(np.float64)
-
-
-def _finite(values: ArrayLike) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
-    if array.size == 0 or not np.isfinite(array).all():
-        raise ValueError(f"values must be finite and at least one, got {array.size} values of shape {array.shape}")
-    return array

@@ -13,7 +13,7 @@ from made_up import Experiment
 from maxk.artifacts import files
 from maxk.artifacts.records import Policy
 from maxk.errors import UserError
-from maxk.reporting import pages, statistics, summary
+from maxk.reporting import estimates, pages, summary
 from maxk.reporting.load import load
 
 
@@ -23,7 +23,7 @@ def scored(experiment: Callable[..., Experiment], grpo: float, bon: float) -> Ex
     for policy, offset in (("base", 0.0), ("grpo/seed0", grpo), ("bon_mean/seed0", bon)):
         for dataset in ("easy", "hard"):
             made.score(policy, dataset, rewards + offset)
-    statistics.write(load(made.config), made.config)
+    estimates.write(load(made.config), made.config)
     return made
 
 
@@ -55,7 +55,7 @@ def test_equal_policies_are_undecided(experiment: Callable[..., Experiment]) -> 
 
 def test_the_table_holds_means_with_intervals_and_blanks(small: Experiment) -> None:
     Path(small.config.layout.scores("bon_mean/seed0", "easy")).unlink()
-    statistics.write(load(small.config), small.config)
+    estimates.write(load(small.config), small.config)
     text = text_of(small)
     assert re.search(r"\| GRPO \| 0\.375 \[0\.\d{3}, 0\.\d{3}\] \| 0\.375 \[", text)
     assert "| BoN mean | – | – | – | – |" in text
@@ -71,7 +71,7 @@ def test_without_statistics_the_command_that_makes_them_is_named(small: Experime
 
 def test_the_run_s_page_holds_configuration_funnels_versions_and_times(small: Experiment) -> None:
     layout = small.config.layout
-    statistics.write(load(small.config), small.config)
+    estimates.write(load(small.config), small.config)
     files.write_json(layout.funnel("easy"), {"drawn": 9, "test": 4})
     for policy, torch in (("base", "2.1"), ("grpo/seed0", "2.2")):
         files.write_policy(layout.policy(policy), Policy(policy, policy, "m", None, {}, {"torch": torch}))

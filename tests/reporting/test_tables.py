@@ -14,7 +14,7 @@ from made_up import Experiment
 
 from maxk.artifacts import files
 from maxk.errors import UserError
-from maxk.reporting import specs, statistics, tables, terminal
+from maxk.reporting import estimates, specs, tables, terminal
 from maxk.reporting.load import load
 from maxk.stages import show
 from maxk.stages import table as stage
@@ -255,7 +255,7 @@ def test_what_takes_long_at_the_paper_s_size_says_how_far_it_is(
 ) -> None:
     files.write_json(small.config.layout.tracking, {"enabled": False})
     monkeypatch.setattr("maxk.progress.LINE_EVERY_S", 0.0)
-    statistics.resample.cache_clear()
+    estimates.resample.cache_clear()
     stage.run(argparse.Namespace(names=["all"], config=small.config.layout.config))
     said = capsys.readouterr().err
     count = len(specs.tables(small.config))

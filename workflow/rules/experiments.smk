@@ -36,7 +36,7 @@ rule experiment:
                 CONFIG.restricted_to(wildcards.experiment).settings("report"),
             ]
         ),
-        source=environment.source("reporting", "estimators"),
+        source=environment.source("reporting", "estimators", "statistics"),
     message:
         "Report on experiment {wildcards.experiment}"
     shell:

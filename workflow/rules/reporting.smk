@@ -56,7 +56,7 @@ rule table:
         config=OUT.config,
         settings=settings("report"),
         further=[specs.made_by_experiments(CONFIG, table) for table in TABLES.values()],
-        source=environment.source("reporting", "estimators"),
+        source=environment.source("reporting", "estimators", "statistics"),
     message:
         "Write tables"
     shell:
@@ -92,7 +92,7 @@ rule figure:
     params:
         config=OUT.config,
         settings=settings("report"),
-        source=environment.source("reporting", "estimators"),
+        source=environment.source("reporting", "estimators", "statistics"),
     message:
         "Draw figures"
     shell:
@@ -123,7 +123,7 @@ rule summary:
     params:
         config=OUT.config,
         settings=lambda wildcards: canonical(CONFIG.model_dump(mode="json")),
-        source=environment.source("reporting", "estimators"),
+        source=environment.source("reporting", "estimators", "statistics"),
     message:
         "Write the summary"
     shell:

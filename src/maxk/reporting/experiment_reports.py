@@ -16,11 +16,10 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from maxk import estimators
+from maxk import statistics
 from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
-from maxk.estimators import Floats
 from maxk.reporting import markdown, pages, style
 from maxk.reporting.experiments import (
     AT_THE_END,
@@ -34,6 +33,7 @@ from maxk.reporting.experiments import (
 )
 from maxk.reporting.specs import MEAN
 from maxk.reporting.tidy import write_csv
+from maxk.statistics import Floats
 
 _AXES = {
     "k": "k trained for",
@@ -86,7 +86,7 @@ def _estimates(findings: Findings, policy: str) -> dict[str, Any]:
         difference, drawn = findings.difference(policy, quantity)
         found[f"{quantity}_difference"] = difference
         found |= _ends(f"{quantity}_difference", drawn, findings)
-        found[f"{quantity}_p_bootstrap"] = None if drawn is None else estimators.bootstrap_p(drawn)
+        found[f"{quantity}_p_bootstrap"] = None if drawn is None else statistics.bootstrap_p(drawn)
     return found
 
 

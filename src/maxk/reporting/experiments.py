@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from maxk.config import Config, Experiment
-from maxk.estimators import Floats
-from maxk.reporting import statistics, training_log
+from maxk.reporting import estimates, training_log
+from maxk.reporting.estimates import Replicates
 from maxk.reporting.load import Scores, load
 from maxk.reporting.specs import MEAN
-from maxk.reporting.statistics import Replicates
+from maxk.statistics import Floats
 
 # Means over the last tenth of training, then means over all of it.
 AT_THE_END = ("reward", "kl", "entropy")
@@ -93,7 +93,7 @@ def collect(name: str, config: Config) -> Findings:
         )
         for row in view.objectives
     )
-    replicates = statistics.resample(scores, view.report)
+    replicates = estimates.resample(scores, view.report)
     return Findings(view, name, experiment, scores, replicates, outcomes, tuple(config.objectives))
 
 

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.estimators import Floats
-from maxk.reporting import statistics, style, training_log
+from maxk.reporting import estimates, style, training_log
+from maxk.reporting.estimates import Replicates
 from maxk.reporting.load import Scores
 from maxk.reporting.specs import MEAN
-from maxk.reporting.statistics import Replicates
+from maxk.statistics import Floats
 
 SUFFIXES = ("png", "pdf")
 WIDTH = 8.0  # inches, of all figures
@@ -51,9 +51,9 @@ def write(name: str, scores: Scores, config: Config) -> list[str]:
 # ------------------------------------------------------------------------------------------------- against k
 def base_and_grpo(scores: Scores, config: Config, paths: Sequence[str]) -> None:
     """pass@k against k of the base model and of GRPO: a panel a dataset, the mean first where there are several."""
-    grpo = statistics.grpo_row(config)
+    grpo = estimates.grpo_row(config)
     rows = [BASE] if grpo is None else [BASE, grpo]
-    replicates = statistics.resample(scores, config.report)
+    replicates = estimates.resample(scores, config.report)
     places = _places(scores)
     columns = min(len(places), 3)
     lines = -(-len(places) // columns)
@@ -73,7 +73,7 @@ def base_and_grpo(scores: Scores, config: Config, paths: Sequence[str]) -> None:
 
 def all_policies(scores: Scores, config: Config, paths: Sequence[str]) -> None:
     """max@k against k, means over datasets: all policies above, their paired differences to the base model below."""
-    replicates = statistics.resample(scores, config.report)
+    replicates = estimates.resample(scores, config.report)
     with style.figure(WIDTH, 6.0) as figure:
         above, below = panels = style.panels(figure, 2, 1, scores.labels.values())[:, 0]
         for row in scores.rows:
@@ -91,7 +91,7 @@ def all_policies(scores: Scores, config: Config, paths: Sequence[str]) -> None:
 
 def grid(scores: Scores, config: Config, paths: Sequence[str]) -> None:
     """max@k against k: a row a policy, a column a dataset and their mean; the base model dashed in every panel."""
-    replicates = statistics.resample(scores, config.report)
+    replicates = estimates.resample(scores, config.report)
     places = [*scores.datasets, MEAN] if len(scores.datasets) > 1 else list(scores.datasets)
     rows = [row for row in scores.rows if row != BASE]
     with style.figure(WIDTH, 0.78 * max(len(rows), 1) + 0.8) as figure:

@@ -23,8 +23,8 @@ from maxk.artifacts.provenance import require_equal
 from maxk.artifacts.records import Provenance
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.estimators import Floats
 from maxk.reporting.specs import MEAN
+from maxk.statistics import Floats
 
 EVERY = "every dataset"  # where a note is of no single one
 _REMEDY = "make both with one configuration (`maxk sample`, `maxk verify`, `maxk score`)"

@@ -21,10 +21,10 @@ from maxk.artifacts import files
 from maxk.artifacts.paths import BASE, Layout
 from maxk.config import Config, HubBase
 from maxk.errors import UserError
-from maxk.reporting import compare, markdown, pages
+from maxk.reporting import comparison, markdown, pages
+from maxk.reporting.estimates import grpo_row
 from maxk.reporting.load import Scores
 from maxk.reporting.specs import MEAN
-from maxk.reporting.statistics import grpo_row
 
 Row = Mapping[str, str]
 
@@ -136,7 +136,7 @@ def _numbered(findings: Iterator[str]) -> Iterator[str]:
 
 
 def _limits(scores: Scores, config: Config) -> Iterator[str]:
-    others = sorted({reason for dataset in scores.datasets if (reason := compare.otherness(config, dataset))})
+    others = sorted({reason for dataset in scores.datasets if (reason := comparison.otherness(config, dataset))})
     if others:
         yield f"Not the paper's setting ({', '.join(others)}): no independent evidence for or against the paper."
     if len(scores.seeds) == 1:

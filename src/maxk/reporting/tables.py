@@ -19,10 +19,10 @@ from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.estimators import SignedRank
-from maxk.reporting import markdown, pages, specs, statistics
+from maxk.reporting import estimates, markdown, pages, specs
 from maxk.reporting.load import EVERY, Scores, load
 from maxk.reporting.specs import MEAN, Column, Spec
+from maxk.statistics import SignedRank
 
 BEST, SECOND = 1, 2
 # Below so many problems that differ, Wilcoxon's two-sided p is 2/2⁵ at least.
@@ -97,7 +97,7 @@ def _blank(config: Config, rows: Sequence[str]) -> Iterator[str]:
 
 
 def _column(scores: Scores, rows: Sequence[str], column: Column, significant: set[tuple[str, str]]) -> dict[str, Entry]:
-    ranked = statistics.ranking(scores, rows, column.dataset, column.quantity)
+    ranked = estimates.ranking(scores, rows, column.dataset, column.quantity)
     values = sorted({value for _, value in ranked}, reverse=True)
     rank = {row: values.index(value) + 1 for row, value in ranked if len(rows) > 1}
     alone = sum(1 for place in rank.values() if place == BEST) == 1
@@ -119,8 +119,8 @@ def _best_against_second(scores: Scores, spec: Spec, rows: Sequence[str]) -> Tes
     """By (dataset, quantity): the test and its p, corrected over all datasets whichever the table shows."""
     found = {}
     for quantity in dict.fromkeys(column.quantity for column in spec.columns):
-        pairs = statistics.best_and_second(scores, rows, quantity, scores.datasets)
-        for dataset, one in statistics.signed_ranks(scores, pairs, quantity).items():
+        pairs = estimates.best_and_second(scores, rows, quantity, scores.datasets)
+        for dataset, one in estimates.signed_ranks(scores, pairs, quantity).items():
             found[dataset, quantity] = one
     return found
 

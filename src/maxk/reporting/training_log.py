@@ -11,7 +11,7 @@ import numpy as np
 
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.estimators import Floats
+from maxk.statistics import Floats
 
 
 def read(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:

@@ -158,7 +158,7 @@ def _problems(path: Path, limits: Any) -> dict[str, Any]:
             memory_mb=int(row.get("memory_limit_mb") or limits.memory_mb),
         )
         checker = CheckerProgram(row["checker"]) if row.get("checker") else None
-        problems[problem_id] = Submission(None, tests, own, checker, bool(row.get("strict_lines")))
+        problems[problem_id] = Submission(None, tests, own, checker, "lines" if row.get("strict_lines") else "numbers")
     if not problems:
         raise UserError(f"{path}: holds no problem")
     return problems

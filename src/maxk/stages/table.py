@@ -4,7 +4,7 @@
     maxk table all --config results/config.json
 
 Beside the numbered tables (`maxk.reporting.tables`) there are `statistics` (intervals of every number, and paired
-tests: `maxk.reporting.statistics`) and `comparison` (beside the paper's numbers: `maxk.reporting.compare`).
+tests: `maxk.reporting.estimates`) and `comparison` (beside the paper's numbers: `maxk.reporting.comparison`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def register_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from maxk.progress import track
-    from maxk.reporting import compare, publish, specs, statistics, tables
+    from maxk.reporting import comparison, estimates, publish, specs, tables
 
     config = configuration.load(args.config)
-    further = {"statistics": statistics.write, "comparison": compare.write}
+    further = {"statistics": estimates.write, "comparison": comparison.write}
     names = [*specs.tables(config), *further] if "all" in args.names else args.names
     numbered = [specs.table(config, name) for name in names if name not in further]  # unknown: told before any work
     publish(

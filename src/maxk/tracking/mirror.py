@@ -15,6 +15,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,11 +130,11 @@ def _send_job(client: Any, where: Mapping[str, Any], entry: dict[str, Any], path
         if record["kind"] == "metrics":
             metrics[entry["run_id"]] += _metrics(record)
         else:
-            _unless_refused(client, where, lambda record=record: _send_record(client, where, entry, record))
+            _unless_refused(client, where, partial(_send_record, client, where, entry, record))
     for run_id, points in metrics.items():
         for first in range(0, len(points), _BATCH):
             batch = points[first : first + _BATCH]
-            _unless_refused(client, where, lambda run_id=run_id, batch=batch: client.log_batch(run_id, metrics=batch))
+            _unless_refused(client, where, partial(client.log_batch, run_id, metrics=batch))
     entry["bytes"] += len(lines)
 
 

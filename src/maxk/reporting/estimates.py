@@ -13,7 +13,7 @@ Paired tests compare two policies problem by problem:
 - effect sizes: the difference itself, on how many problems each is better, and the matched-pairs rank-biserial
   correlation.
 
-All of that is `maxk.estimators`'; here stands what is drawn together and what is compared.
+All of that is `maxk.statistics`'; here stands what is drawn together and what is compared.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from maxk import estimators
+from maxk import statistics
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Report
-from maxk.estimators import Floats, SignedRank
 from maxk.progress import track
 from maxk.reporting.load import Cell, Scores
 from maxk.reporting.specs import MEAN
 from maxk.reporting.tidy import write_csv
+from maxk.statistics import Floats, SignedRank
 
 METRICS = ("max", "pass")
 
@@ -52,10 +52,10 @@ class Replicates:
 
     def intervals(self, replicates: Floats) -> Floats:
         """Lower and upper ends [2, …] of replicates [resamples, …]."""
-        return estimators.percentile_intervals(replicates, self.level)
+        return statistics.percentile_intervals(replicates, self.level)
 
     def interval(self, replicates: Floats) -> tuple[float, float]:
-        return estimators.percentile_interval(replicates, self.level)
+        return statistics.percentile_interval(replicates, self.level)
 
 
 def quantities(scores: Scores) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def resample(scores: Scores, report: Report) -> Replicates:
         if cells:
             over_problems = _over_problems(cells, report, dataset)
             for row, cell in cells.items():  # rows with the same seeds share their draw; the base model has none
-                means[row, dataset] = estimators.bootstrap_seeds(over_problems[row], [report.seed, *cell.seeds])
+                means[row, dataset] = statistics.bootstrap_seeds(over_problems[row], [report.seed, *cell.seeds])
     for row in scores.rows:
         own = [means[row, dataset] for dataset in scores.datasets if (row, dataset) in means]
         if len(own) == len(scores.datasets):
@@ -87,7 +87,7 @@ def _over_problems(cells: Mapping[str, Cell], report: Report, dataset: str) -> d
     }
     problems = next(iter(stacked.values())).shape[1]
     table = np.concatenate([one.transpose(1, 0, 2).reshape(problems, -1) for one in stacked.values()], axis=1)
-    drawn = estimators.bootstrap_means(table, report.resamples, [report.seed, zlib.crc32(dataset.encode())])
+    drawn = statistics.bootstrap_means(table, report.resamples, [report.seed, zlib.crc32(dataset.encode())])
     ends = np.cumsum([one.shape[0] * one.shape[2] for one in stacked.values()])
     parts = np.split(drawn, ends[:-1], axis=1)
     return {
@@ -105,10 +105,10 @@ def signed_ranks(
     for dataset, (row, reference) in pairs.items():
         a, b = (scores.per_problem(one, dataset, quantity) for one in (row, reference))
         if a is not None and b is not None:
-            tests[dataset] = estimators.wilcoxon_signed_rank(a, b)
+            tests[dataset] = statistics.wilcoxon_signed_rank(a, b)
     if not tests:
         return {}
-    corrected = estimators.holm([test.p_value for test in tests.values()])
+    corrected = statistics.holm([test.p_value for test in tests.values()])
     return {dataset: (test, float(p)) for (dataset, test), p in zip(tests.items(), corrected, strict=True)}
 
 
@@ -215,7 +215,7 @@ def _compared(
             "level": replicates.level,
             "p_wilcoxon": test.p_value if test else None,
             "p_wilcoxon_holm": p_holm,
-            "p_bootstrap": estimators.bootstrap_p(drawn),
+            "p_bootstrap": statistics.bootstrap_p(drawn),
             "rank_biserial": test.rank_biserial if test else None,
             "problems": sum(scores.problems(one) for one in in_mean),
             "better": test.greater if test else None,

@@ -22,8 +22,8 @@ from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, HubBase
 from maxk.reporting import markdown, pages
+from maxk.reporting.estimates import Replicates, resample
 from maxk.reporting.load import Scores
-from maxk.reporting.statistics import Replicates, resample
 from maxk.reporting.tidy import write_csv
 
 PAPER_BASE = "Qwen/Qwen2.5-Coder-7B-Instruct"

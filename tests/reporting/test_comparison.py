@@ -11,23 +11,23 @@ import pytest
 from made_up import DATASET, Experiment
 
 from maxk.config import HubBase
-from maxk.reporting import compare, statistics
+from maxk.reporting import comparison, estimates
 from maxk.reporting.load import load
 
 
 def rows(made: Experiment) -> list[dict[str, Any]]:
     scores = load(made.config)
-    compare.write(scores, made.config)
-    return list(compare.comparison_rows(scores, statistics.resample(scores, made.config.report), made.config))
+    comparison.write(scores, made.config)
+    return list(comparison.comparison_rows(scores, estimates.resample(scores, made.config.report), made.config))
 
 
 def test_the_published_tables_agree_with_one_another() -> None:
     """Tables 2–4 repeat numbers of tables 5–14; a copying mistake would show."""
     seen: dict[tuple[str, str, str], float] = {}
-    for cell in compare.published():
+    for cell in comparison.published():
         assert 0 <= cell.value <= 1
         assert seen.setdefault((cell.policy, cell.dataset, cell.quantity), cell.value) == cell.value
-    assert len(compare.published()) == 632
+    assert len(comparison.published()) == 632
     assert seen["bon_offpolicy", "codecontests", "max@128"] == 0.718
     assert seen["grpo", "codecontests", "max@128"] == 0.688
 
@@ -51,7 +51,7 @@ def test_generated_tasks_compare_directions_only(small: Experiment) -> None:
 def test_the_page_holds_every_headline_cell_with_its_twin(small: Experiment) -> None:
     """BoN mean on `easy` is above our base model, and below the paper's: the arrows point apart."""
     made = rows(small)
-    text = compare.cells_to_markdown(made)
+    text = comparison.cells_to_markdown(made)
     assert "## max@128: ours · the paper's" in text
     assert "| Base model | 0.500 · 0.710 |" in text
     assert "| BoN mean | **0.875↑ · 0.693↓** |" in text
@@ -63,15 +63,15 @@ def test_the_page_holds_every_headline_cell_with_its_twin(small: Experiment) -> 
 @pytest.mark.parametrize(
     ("synthetic", "model", "other"),
     [
-        (True, compare.PAPER_BASE, "generated tasks"),
+        (True, comparison.PAPER_BASE, "generated tasks"),
         (False, "Qwen/Qwen2.5-Coder-0.5B-Instruct", "another base model"),
-        (False, compare.PAPER_BASE, ""),
+        (False, comparison.PAPER_BASE, ""),
     ],
 )
 def test_values_are_compared_only_for_the_paper_s_tasks_and_model(synthetic: bool, model: str, other: str) -> None:
     base = HubBase(source="hub", model=model)
     config = SimpleNamespace(base=base, datasets={"easy": SimpleNamespace(synthetic=synthetic)})
-    assert compare.otherness(config, "easy") == other  # type: ignore[arg-type]
+    assert comparison.otherness(config, "easy") == other  # type: ignore[arg-type]
 
 
 def test_a_policy_without_scores_is_blank(small: Experiment) -> None:

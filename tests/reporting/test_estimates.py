@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from made_up import Experiment
 
-from maxk.reporting import statistics
+from maxk.reporting import estimates
 from maxk.reporting.load import load
 from maxk.reporting.specs import MEAN
 
@@ -31,7 +31,7 @@ def test_intervals_are_those_of_a_plain_bootstrap_up_to_monte_carlo_error(
 ) -> None:
     made = spread_out(experiment)
     scores = load(made.config)
-    replicates = statistics.resample(scores, made.config.report)
+    replicates = estimates.resample(scores, made.config.report)
     rng = np.random.default_rng(1)
     for row in scores.rows:
         values = scores.values(row, "easy", "max@2")
@@ -50,7 +50,7 @@ def test_differences_are_paired(experiment: Callable[..., Experiment]) -> None:
         for dataset in ("easy", "hard"):
             made.score(policy, dataset, rewards + offset)
     scores = load(made.config)
-    rows = list(statistics.paired_rows(scores, statistics.resample(scores, made.config.report), made.config))
+    rows = list(estimates.paired_rows(scores, estimates.resample(scores, made.config.report), made.config))
     chosen = [r for r in rows if r["comparison"] == "vs base" and r["policy"] == "grpo" and r["metric"] == "max"]
     assert {r["dataset"] for r in chosen} == {"easy", "hard", MEAN}
     for row in chosen:
@@ -74,7 +74,7 @@ def test_mean_over_datasets_weighs_datasets_equally(experiment: Callable[..., Ex
     made.score("base", "easy", [1.0] * 30)
     made.score("base", "hard", [0.0] * 2)
     scores = load(made.config)
-    replicates = statistics.resample(scores, made.config.report)
+    replicates = estimates.resample(scores, made.config.report)
     assert scores.mean("base", MEAN, "max@1") == 0.5
     assert replicates.interval(replicates.of("base", MEAN, "max@1")) == pytest.approx((0.5, 0.5))
 
@@ -84,10 +84,10 @@ def test_one_problem_has_an_interval_of_no_width_and_no_error(experiment: Callab
     made.score("base", "easy", [0.25])
     made.score("grpo/seed0", "easy", [0.5])
     scores = load(made.config)
-    replicates = statistics.resample(scores, made.config.report)
-    rows = list(statistics.statistics_rows(scores, replicates))
+    replicates = estimates.resample(scores, made.config.report)
+    rows = list(estimates.statistics_rows(scores, replicates))
     assert {(r["low"], r["high"]) for r in rows if r["policy"] == "grpo" and r["metric"] == "max"} == {(0.5, 0.5)}
-    paired = list(statistics.paired_rows(scores, replicates, made.config))
+    paired = list(estimates.paired_rows(scores, replicates, made.config))
     assert {r["p_wilcoxon"] for r in paired if r["metric"] == "max"} == {1.0}
 
 
@@ -97,9 +97,9 @@ def test_seeds_widen_the_interval(experiment: Callable[..., Experiment]) -> None
     for seed, reward in enumerate((0.2, 0.8)):
         made.score(f"grpo/seed{seed}", "easy", [reward] * 10)
     scores = load(made.config)
-    replicates = statistics.resample(scores, made.config.report)
+    replicates = estimates.resample(scores, made.config.report)
     assert replicates.interval(replicates.of("grpo", "easy", "max@1")) == pytest.approx((0.2, 0.8))
-    row = next(r for r in statistics.statistics_rows(scores, replicates) if r["policy"] == "grpo")
+    row = next(r for r in estimates.statistics_rows(scores, replicates) if r["policy"] == "grpo")
     assert row["seeds"] == 2
 
 
@@ -107,7 +107,7 @@ def test_files_are_tidy_and_reproducible(experiment: Callable[..., Experiment]) 
     made = spread_out(experiment, seeds=1, problems=8)
     texts = []
     for _ in range(2):
-        paths = statistics.write(load(made.config), made.config)
+        paths = estimates.write(load(made.config), made.config)
         texts.append([Path(path).read_bytes() for path in paths])
     assert texts[0] == texts[1]
     table, paired = map(pd.read_csv, paths)
