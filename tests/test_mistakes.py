@@ -86,7 +86,8 @@ def mine(text: str) -> Callable[[Here], Any]:
 def mbpp(**place: Any) -> Callable[[Here], Any]:
     """A benchmark as the only dataset."""
     data = {"mine": {"source": "mbpp", "train": "all", **place}}
-    return lambda here: here.configure(datasets=data, training={"datasets": ["mine"]})
+    model = {"source": "hub", "model": "org/model"}
+    return lambda here: here.configure(datasets=data, training={"datasets": ["mine"]}, base=model)
 
 
 def base(model: str, **more: str) -> Callable[[Here], Any]:
@@ -166,7 +167,7 @@ MISTAKES = {
     "an unknown training dataset": Mistake(
         PLAN, ("'pocket-contest'", "did you mean 'pocket-contests'?"), mine("training: {datasets: [pocket-contest]}")
     ),
-    "an unknown source": Mistake(PLAN, ("datasets.a", "'mpbb'", "'mbpp'"), mine("datasets: {a: {source: mpbb}}")),
+    "an unknown source": Mistake(PLAN, ("datasets.a: source='mpbb' is unknown", "mbpp"), mine("datasets: {a: {source: mpbb}}")),
     "off-policy without iterations": Mistake(
         PLAN,
         ("iterations=1", "set objectives.a.training.iterations to 2 or more"),
@@ -224,10 +225,10 @@ MISTAKES = {
         PREPARE, ("datasets.mine.location: no file or folder ./rows.jsonl",), mbpp(location="./rows.jsonl")
     ),
     "a hub dataset without revision": Mistake(
-        PREPARE, ("datasets.mine.revision: missing; pin a commit", "local folder"), mbpp()
+        PREPARE, ("datasets.mine.revision: missing; pin a commit", "local file or folder"), mbpp()
     ),
     "a data file with other columns": Mistake(
-        PREPARE, ("rows.parquet has no column 'text'", "renamed to 'txt'?", "pin the revision"), _local_rows
+        PREPARE, ("rows.parquet (row 1): no column 'text' (renamed to 'txt'?)",), _local_rows
     ),
     # ---- the machine
     "GPUs asked for where none are": Mistake(

@@ -94,6 +94,9 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------------------------------------------------ columns
 def test_a_renamed_column_is_named(tmp_path: Path) -> None:
+    assert "a.jsonl:1: no column 'id', no column 'tests'; it has x (" in error(
+        raw.jsonl(tmp_path / "a.jsonl", [{"x": 1}])
+    )
     message = error(raw.jsonl(tmp_path / "rows.jsonl", [{"id": 1, "test": []}]))
     assert "rows.jsonl:1: no column 'tests' (renamed to 'test'?); it has id, test" in message
     features = raw.Features({"id": raw.INT, "test": raw.List({"input": raw.TEXT}), "url": raw.TEXT})

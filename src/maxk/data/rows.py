@@ -65,12 +65,11 @@ class Table:
 
     def rows(self, schema: type[Row]) -> Iterator[Row]:
         """The rows, as mappings with the columns that `schema`, a TypedDict, declares."""
-        hints = get_type_hints(schema, include_extras=True)
-        adapters = {name: TypeAdapter(_type(hint)) for name, hint in hints.items()}
-        for number, (where, record) in enumerate(self._records(list(adapters)), 1):
+        declared = Schema.of(schema)
+        for number, (where, record) in enumerate(self._records(list(declared.adapters)), 1):
             ours = dict(zip(OURS, (self.split, number), strict=True))
             columns = ChainMap(ours, record)  # type: ignore[arg-type]
-            yield cast(Row, LazyRow(where, columns, adapters, self.remote))
+            yield cast(Row, LazyRow(where, columns, declared, self.remote))
 
     def _records(self, columns: Sequence[str]) -> Iterator[Record]:
         for path in self.paths:
@@ -85,18 +84,28 @@ def table(name: str, place: Place, layouts: Layouts, split: str = "") -> Table:
     return Table(where, hub.files(name, place, layouts), split, remote=not local)
 
 
-def _type(hint: Any) -> Any:
-    return hint.__args__[0] if get_origin(hint) is NotRequired else hint
+@dataclass(frozen=True)
+class Schema:
+    """The columns that a TypedDict declares."""
+
+    adapters: Mapping[str, TypeAdapter[Any]]
+    required: Sequence[str]
+
+    @classmethod
+    def of(cls, row: Any) -> Schema:
+        hints = get_type_hints(row, include_extras=True)
+        optional = [name for name, hint in hints.items() if get_origin(hint) is NotRequired or not row.__total__]
+        types = {name: hint.__args__[0] if get_origin(hint) is NotRequired else hint for name, hint in hints.items()}
+        required = [name for name in hints if name not in optional and name not in OURS]
+        return cls({name: TypeAdapter(type_) for name, type_ in types.items()}, required)
 
 
 class LazyRow(Mapping[str, Any]):
     """The declared columns of a row, validated when they are read."""
 
-    def __init__(
-        self, where: str, columns: Mapping[str, Any], adapters: Mapping[str, TypeAdapter[Any]], remote: bool = False
-    ) -> None:
+    def __init__(self, where: str, columns: Mapping[str, Any], schema: Schema, remote: bool) -> None:
         self.where = where
-        self._columns, self._adapters, self._remote = columns, adapters, remote
+        self._columns, self._schema, self._remote = columns, schema, remote
 
     @property
     def columns(self) -> list[str]:
@@ -106,11 +115,10 @@ class LazyRow(Mapping[str, Any]):
     def __getitem__(self, column: str) -> Any:
         """The validated value. Raises UserError if the column is missing or of another type."""
         if column not in self._columns:
-            found = self.columns
-            raise self.fault(f"no column {column!r}{_renamed(column, found)}; it has {', '.join(found) or 'none'}")
+            raise self._lacks(column)
         try:
             value = self._columns[column]
-            return self._adapters[column].validate_python(value, strict=True)
+            return self._schema.adapters[column].validate_python(value, strict=True)
         except ValidationError as error:
             raise self.fault(explain(column, error.errors()[0])) from None
         except UnicodeDecodeError as error:
@@ -123,13 +131,20 @@ class LazyRow(Mapping[str, Any]):
         return default
 
     def __contains__(self, column: object) -> bool:
-        return column in self._adapters and column in self._columns
+        return column in self._schema.adapters and column in self._columns
 
     def __iter__(self) -> Iterator[str]:
-        return (column for column in self._adapters if column in self._columns)
+        return (column for column in self._schema.adapters if column in self._columns)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def _lacks(self, column: str) -> UserError:
+        """Names all columns that are missing, so that a changed schema is seen at once."""
+        found = self.columns
+        missing = [name for name in self._schema.required if name not in self] or [column]
+        named = ", ".join(f"no column {name!r}{_renamed(name, found)}" for name in missing)
+        return self.fault(f"{named}; it has {', '.join(found) or 'none'}")
 
     def fault(self, what: str) -> UserError:
         """The error that says what is wrong with this row."""
