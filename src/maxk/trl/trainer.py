@@ -46,7 +46,8 @@ class MaxkTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         if self._is_vlm and self.objective.off_policy:
             raise ValueError("MaxkTrainer: off-policy objectives do not support models with image inputs")
-        self._rewards: Tensor  # [groups of all processes, n], of the last generation batch
+        self._combined_rewards: Tensor  # [completions of all processes] that were graded last
+        self._rewards: Tensor  # [groups of all processes, n] of the last generation batch
         self._generated_at = self._recomputed_at = -1  # optimiser steps done at generation, and at the last recomputing
         self._loss_inputs: dict[str, Any] | None = None  # of the loss being computed
         self._one_step = self.args.gradient_accumulation_steps % self.args.steps_per_generation == 0
@@ -83,8 +84,7 @@ class MaxkTrainer(GRPOTrainer):
     # ---- rewards → advantages
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
         rewards: Tensor = super()._calculate_rewards(*args, **kwargs)
-        size = self.num_generations if self.model.training else self.num_generations_eval
-        self._rewards = combined(rewards, self.reward_weights.to(rewards.device)).view(-1, size)
+        self._combined_rewards = combined(rewards, self.reward_weights.to(rewards.device))
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -94,9 +94,10 @@ class MaxkTrainer(GRPOTrainer):
         finally:
             self.num_iterations = iterations
         if not self.model.training:
-            self._log_evaluation(self._rewards)
+            self._log_evaluation(self._combined_rewards.view(-1, self.num_generations_eval))
             return output
-        self._generated_at = self.state.global_step
+        self._rewards = self._combined_rewards.view(-1, self.num_generations)
+        self._generated_at, self._recomputed_at = self.state.global_step, -1
         advantages = self.objective(self._rewards, progress=self.progress)
         self._replace_logged_advantages(advantages.flatten())
         self._log_diagnostics(self._rewards)
