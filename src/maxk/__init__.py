@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from maxk.errors import missing_extra
+
 if TYPE_CHECKING:
     from maxk import estimators, grading, objectives, trl
     from maxk.estimators import max_at_k, pass_at_k
@@ -52,19 +54,12 @@ def __getattr__(name: str) -> Any:
     try:
         found = import_module(f"{__name__}.{module}")
     except ModuleNotFoundError as error:
-        extra = _EXTRA_OF.get(module)
-        if extra is None or (error.name or "").partition(".")[0] == __name__:
+        library = (error.name or __name__).partition(".")[0]
+        if library == __name__ or module not in _EXTRA_OF:
             raise
-        raise ImportError(
-            f"maxk.{name} needs the extra `{extra}` (no module {error.name!r}): {install(extra)}"
-        ) from error
+        raise ImportError(f"maxk.{name} {missing_extra(_EXTRA_OF[module], library)}") from error
     return found if module == name else getattr(found, name)
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-def install(extra: str) -> str:
-    """The command that installs an extra."""
-    return f"pip install 'maxk[{extra}]'"

@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from maxk import install
-from maxk.errors import UserError, resource_error
+from maxk.errors import UserError, missing_extra, resource_error
 
 # By what a user wants, in the order of `maxk --help`.
 GROUPS = {
@@ -52,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         try:
             module = import_module(f"maxk.stages.{stage}")
         except ModuleNotFoundError as error:
-            _register_unavailable(subparsers, stage, _missing_extra(stage, error))
+            _register_unavailable(subparsers, stage, _without_library(stage, error))
         else:
             module.register_parser(subparsers)
     for subparser in subparsers.choices.values():
@@ -62,13 +61,13 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _missing_extra(stage: str, error: ModuleNotFoundError) -> UserError:
+def _without_library(stage: str, error: ModuleNotFoundError) -> UserError:
     """What to install for a stage that could not import a library. Raises `error` again if the module is our own."""
     library = (error.name or "maxk").partition(".")[0]
     if library == "maxk":
         raise error
     extra = _EXTRA_OF_LIBRARY.get(library, "grade" if stage == "grade" else "pipeline")
-    return UserError(f"needs the extra `{extra}` (no module {library!r}): {install(extra)}")
+    return UserError(missing_extra(extra, library))
 
 
 def _register_unavailable(subparsers: Any, stage: str, reason: UserError) -> None:
@@ -78,7 +77,7 @@ def _register_unavailable(subparsers: Any, stage: str, reason: UserError) -> Non
         raise reason
 
     # No argument starts with NUL, so that all of them, options too, are positional.
-    parser = subparsers.add_parser(stage, help=str(reason), add_help=False, prefix_chars="\0")
+    parser = subparsers.add_parser(stage, help="(its extra is not installed)", add_help=False, prefix_chars="\0")
     parser.add_argument("arguments", nargs="*")
     parser.set_defaults(run=run)
 
@@ -102,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"maxk {args.stage}: {error}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        print(f"maxk {args.stage}: {_missing_extra(args.stage, error)}", file=sys.stderr)
+        print(f"maxk {args.stage}: {_without_library(args.stage, error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"maxk {args.stage}: interrupted", file=sys.stderr)

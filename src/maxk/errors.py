@@ -44,6 +44,11 @@ class UserError(Exception):
     """Something the user can fix: a wrong key, a missing file, a host without a sandbox. The message says how."""
 
 
+def missing_extra(extra: str, library: str) -> str:
+    """One line for a library that is not installed: the extra that holds it, and how to install that."""
+    return f"needs the extra `{extra}` (no module {library!r}): pip install 'maxk[{extra}]'"
+
+
 def resource_error(error: BaseException) -> str | None:
     """One line that says which resource the machine lacked and what to do, if that is why `error` was raised."""
     if isinstance(error, PermissionError) and error.filename:

