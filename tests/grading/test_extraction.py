@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -141,12 +144,78 @@ def test_tags_that_a_program_prints_are_its_own(line: str) -> None:
     assert extract_program(code) == (code, "bare")
 
 
-@pytest.mark.parametrize(
-    "text", ["~" * 50_000 + "`", "`" * 3 + "a" * 200_000 + "`", " " * 100_000 + "~~~`", "> " * 100_000]
-)
-def test_hostile_fence_lines_cost_no_backtracking(text: str) -> None:
-    """These took minutes; the test is that they end at all within the suite's patience."""
-    assert extract_program(text).program is None
+BODIES = {  # each parses, or nearly, and was slow or large in the parser
+    "statements": "a\n" * 500_000,
+    "calls": "a(b)\n" * 200_000,
+    "a list": "x=[" + "1," * 500_000 + "]\n",
+    "a sum": "x=" + "1+" * 500_000 + "1\n",
+    "an f-string": 'x=f"' + "{a}" * 250_000 + '"\n',
+    "an f-string below the bound": 'x=f"' + "{a!r:>{w}}" * 4_900 + '"\n',
+    "statements below the bound": "a\n" * 24_000 + "1 2",
+    "semicolons": "a;" * 500_000 + ")\n",
+    "keywords": "f(" + "a=1," * 200_000 + "b c)\n",
+    "cases": "match x:\n" + " case 1: pass\n" * 60_000,
+    "indentation": "".join(" " * (i % 90) + "x\n" for i in range(50_000)),
+    "white lines": (" " * 5_000 + "\n") * 500,
+    "escapes": 'x="' + "\\N{DIGIT ONE}" * 60_000 + '"\n',
+    "NULs": "\0" * 100_000 + "\n",
+    "half surrogate pairs": 'x="' + "\ud800" * 100_000 + '"\n',
+    "brackets": "x=" + "(" * 29 + "1" + ")" * 29 + "\n",
+}
+COMPLETIONS = {
+    **{name: f"{F}python\n{body}{F}" for name, body in BODIES.items()},
+    "fences": f"{F}python\nprint(input())\n{F}\n" * 100_000,
+    "open fences": f"{F}python\n" * 100_000,
+    "two kinds of fences": f"{F}\n~~~\n" * 100_000,
+    "deep quotations": "".join("> " * depth + F + "\n" for depth in range(2_000)),
+    "large blocks": (f"{F}python\n" + "a\n" * 100_000 + F + "\n") * 20,
+    "a long tag": f"{F}py" + "1" * 1_000_000 + f"x\nprint(1)\n{F}",
+    "thoughts": (" " * 100_000 + "</think>" + " " * 100_000 + "x\n") * 20,
+    "broken ends of thoughts": (" " * 1_000 + "</thin\n") * 5_000,
+    "a bare program": "a=b\n" * 250_000,
+    "lines": "a\n" * 5_000_000,
+    "one letter": "a" * 10_000_000,
+    "carriage returns": "\r" * 5_000_000,
+    "a line of tildes": "~" * 50_000 + "`",
+    "a line with a fence and letters": F + "a" * 200_000 + "`",
+    "spaces and a fence": " " * 100_000 + "~~~`",
+    "a line of quotation marks": "> " * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", COMPLETIONS)
+def test_hostile_completions_cost_bounded_time(name: str) -> None:
+    """Each took seconds to minutes once; they take up to 0.7 s."""
+    started = time.process_time()
+    extract_program(COMPLETIONS[name])
+    assert time.process_time() - started < 5
+
+
+def test_hostile_completions_cost_bounded_memory() -> None:
+    """A tree takes up to 900 times its source: a megabyte of statements took 880 MiB."""
+    code = (
+        "import resource\nfrom maxk.grading import extract_program\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "extract_program('print(1)')\nbefore = peak()\n"
+        "for body in ('a\\n' * 500_000, 'a\\n' * 24_990, 'a;' * 24_990 + '\\n'):\n"
+        f"    assert extract_program('{F}python\\n' + body + '{F}').status == 'fenced'\n"
+        "print((peak() - before) // 1024)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 150  # MiB
+
+
+def test_a_program_too_long_to_parse_is_still_the_program() -> None:
+    table = "TABLE = [" + "1, " * 50_000 + "]\n"
+    assert extract_program(f"Here:\n{F}python\n{table}{CODE}{F}") == (table + CODE, "fenced")
+    assert extract_program(table + CODE) == (None, "none")  # perhaps prose: not proven to be code
+
+
+def test_of_very_many_blocks_the_last_count() -> None:
+    blocks = "".join(f"{F}python\nprint(int(input()) + {n})\n{F}\n" for n in range(1_000))
+    assert extract_program(blocks) == ("print(int(input()) + 999)\n", "fenced")
+    assert extract_program(f"{F}python\n{CODE}{F}\n" + f"{F}python\nx = 1\n{F}\n" * 150) == (CODE, "fenced")
+    assert extract_program(f"{F}python\n{CODE}{F}\n" + f"{F}python\nx = 1\n{F}\n" * 200)[0] == "x = 1\n"
 
 
 def test_tabs_and_unicode_names() -> None:

@@ -19,6 +19,7 @@ from maxk.errors import UserError
 from maxk.grading import pool, probe
 from maxk.grading.cache import VerdictCache
 from maxk.grading.comparison import outputs_match
+from maxk.grading.inputs import Inputs
 from maxk.grading.keys import Keys, key_of_trial, policy_version
 from maxk.grading.planning import plan
 from maxk.grading.pool import KINDS, NUMPY, PLAIN, Check, Job, Run, Server, Shareable, Trial
@@ -38,7 +39,7 @@ from maxk.grading.verdicts import (
     CheckerProgram,
     Limits,
     Submission,
-    Test,
+    SubmissionLike,
     Verdict,
 )
 
@@ -145,14 +146,16 @@ class Grader:
             self._dismiss(server)
         self._selector.close()
 
-    def grade(self, submissions: Sequence[Submission | tuple[str | None, Sequence[Test]]]) -> list[Verdict]:
-        """Verdicts of all submissions, in order."""
+    def grade(self, submissions: Sequence[SubmissionLike]) -> list[Verdict]:
+        """Verdicts of all submissions, in order.
+
+        Raises TypeError or ValueError for a submission or test of an unknown shape, naming its index; see
+        `maxk.grading.inputs`.
+        """
         verdicts: dict[int, Verdict] = dict(self.grade_iter(submissions))
         return [verdicts[index] for index in range(len(verdicts))]
 
-    def grade_iter(
-        self, submissions: Iterable[Submission | tuple[str | None, Sequence[Test]]]
-    ) -> Iterator[tuple[int, Verdict]]:
+    def grade_iter(self, submissions: Iterable[SubmissionLike]) -> Iterator[tuple[int, Verdict]]:
         """Yields (index, verdict) as they are ready, taking submissions only as it goes: memory stays flat.
 
         Raises ValueError for a submission without tests: an empty test list must never count as passed.
@@ -247,9 +250,10 @@ class Grader:
 class _Grading:
     """One call of `grade_iter`: what is waiting, running and done."""
 
-    def __init__(self, grader: Grader, submissions: Iterable[Submission | tuple[str | None, Sequence[Test]]]) -> None:
+    def __init__(self, grader: Grader, submissions: Iterable[SubmissionLike]) -> None:
         self.grader, self.stats, self.cache = grader, grader.stats, grader.cache
         self.source = iter(submissions)
+        self.inputs = Inputs()
         self.index = 0
         self.exhausted = False
         self.waiting: dict[str, deque[Job | Check]] = {kind: deque() for kind in KINDS}
@@ -296,7 +300,7 @@ class _Grading:
         """Takes the next chunk of submissions, unless enough are unfinished."""
         if self.exhausted or len(self.open) >= _AHEAD or self.open_tests >= _AHEAD_TESTS:
             return
-        chunk = [_checked(item) for item in islice(self.source, _CHUNK)]
+        chunk = [self.inputs.submission(item, at) for at, item in enumerate(islice(self.source, _CHUNK), self.index)]
         self.exhausted = len(chunk) < _CHUNK
         keys = [self.keys.of(submission) for submission in chunk]
         unknown = [key for key in dict.fromkeys(keys) if key not in self.memo and key not in self.open]
@@ -538,13 +542,6 @@ class _Grading:
         if self.cache is not None and self.to_store:
             self.cache.put_many(self.to_store)
         self.to_store = []
-
-
-def _checked(item: Submission | tuple[str | None, Sequence[Test]]) -> Submission:
-    submission = item if isinstance(item, Submission) else Submission(*item)
-    if not submission.tests:
-        raise ValueError("a submission without tests cannot be graded: an empty test list is not a pass")
-    return submission
 
 
 def _accepts(said: bytes) -> bool:

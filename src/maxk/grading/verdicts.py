@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,6 +33,9 @@ STATUSES = (
 
 Test = tuple[str, str]
 """One test: (standard input, expected standard output)."""
+
+TestLike = Test | Mapping[str, str]
+"""A test as callers may write it: the pair, or a mapping with the keys `stdin` and `expected`."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Submission(NamedTuple):
     """One thing to grade. A plain `(program, tests)` pair is accepted wherever a submission is.
 
     program: Python source, or None for a completion without a program (every test is `unparseable`).
-    tests: (stdin, expected stdout) pairs, at least one.
+    tests: (stdin, expected stdout) pairs, or mappings with the keys `stdin` and `expected`; at least one.
     limits: of this problem; default those of the grader.
     checker: decides instead of the comparison rule.
     comparison: "numbers", "tokens" or "lines"; see `maxk.grading.comparison`.
@@ -113,6 +116,10 @@ class Submission(NamedTuple):
     limits: Limits | None = None
     checker: Checker | CheckerProgram | None = None
     comparison: str = NUMBERS
+
+
+SubmissionLike = Submission | tuple[str | None, Sequence[TestLike]]
+"""What `Grader.grade` takes."""
 
 
 @dataclass(frozen=True, slots=True)
