@@ -59,7 +59,7 @@ def importing(root: Path, folder: Path, snakefile: str, names: str = "", every: 
     (folder / "config.yaml").write_text(yaml.safe_dump({"evaluation": seconds}))
 
 
-@pytest.mark.parametrize(("names", "prefix"), [("", ""), ("as maxk_*", "maxk_")])
+@pytest.mark.parametrize(("names", "prefix"), [pytest.param("", "", marks=pytest.mark.slow), ("as maxk_*", "maxk_")])
 def test_another_workflow_uses_it_as_a_module(
     names: str, prefix: str, root: Path, by_itself: dict[str, int], tmp_path: Path
 ) -> None:
@@ -69,6 +69,7 @@ def test_another_workflow_uses_it_as_a_module(
     assert found == {**expected, "paste": 1, "total": by_itself["total"]}
 
 
+@pytest.mark.slow
 def test_jobs_of_a_module_run(root: Path, tmp_path: Path) -> None:
     """`onstart` of a module runs only where the importing workflow says so; without it no job finds its settings."""
     importing(root, tmp_path, repr(str(root / "workflow" / "Snakefile")), "as maxk_*", "maxk_all")
@@ -77,6 +78,7 @@ def test_jobs_of_a_module_run(root: Path, tmp_path: Path) -> None:
     assert (tmp_path / problems).exists()
 
 
+@pytest.mark.slow
 def test_a_workflow_fetched_from_a_repository_finds_its_parts(root: Path, tmp_path: Path) -> None:
     """As `snakedeploy` sets it up: the rules come from git, the code is the installed one."""
     repository, folder = tmp_path / "repository", tmp_path / "work"

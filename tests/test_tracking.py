@@ -1,4 +1,4 @@
-"""Jobs record to files; MLflow gets every record once, and never stops or delays a job."""
+"""Jobs log to files; MLflow gets every event once, and never stops or delays a job."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_run_ends_as_its_job_does(started: Config, error: BaseException, statu
     assert runs(started)["grpo/seed0: train"].info.status == status
 
 
-def test_records_of_a_running_job_are_sent(started: Config) -> None:
+def test_events_of_a_running_job_are_sent(started: Config) -> None:
     with tracking.stage(started, "train", policy="grpo/seed0") as run:
         for step in range(3):
             run.metrics({"reward": float(step)}, step=step)
@@ -125,7 +125,7 @@ def test_a_stopped_job_continues_its_run_and_a_finished_one_gets_another(started
 def test_half_a_line_of_a_killed_job_is_left_out(started: Config) -> None:
     with pytest.raises(SystemExit):
         train(started, SystemExit(143), reward=0.1)
-    with Path(started.layout.records("train/grpo/seed0")).open("a") as handle:
+    with Path(started.layout.events("train/grpo/seed0")).open("a") as handle:
         handle.write('{"kind": "metr')
     train(started, reward=0.2)
     mirror.send(started)
@@ -166,21 +166,21 @@ def test_tracking_can_be_turned_off(seconds: Config, tmp_path: Path, monkeypatch
     assert [path.name for path in Path(off.layout.root).rglob("*") if path.is_file()] == ["tracking.json"]
 
 
-def test_a_record_that_is_refused_is_reported_and_the_others_are_kept(
+def test_an_event_that_is_refused_is_reported_and_the_others_are_kept(
     started: Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with tracking.stage(started, "train", policy="grpo/seed0") as run:
         run.artifact("absent.txt")
         run.metrics({"reward": 1.0})
     mirror.send(started)
-    assert capsys.readouterr().err.count("tracking: a record was refused") == 1
+    assert capsys.readouterr().err.count("tracking: an event was refused") == 1
     found = runs(started)["grpo/seed0: train"]
     assert (found.info.status, found.data.metrics) == ("FINISHED", {"reward": 1.0})
     mirror.send(started)
     assert capsys.readouterr().err == ""
 
 
-def test_a_tracker_that_is_away_gets_the_records_later(
+def test_a_tracker_that_is_away_gets_the_events_later(
     started: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(started, reward=1.0)
@@ -195,7 +195,7 @@ def test_a_tracker_that_is_away_gets_the_records_later(
     assert runs(started)["grpo/seed0: train"].data.metrics == {"reward": 1.0}
 
 
-def test_a_new_database_gets_all_records(started: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_database_gets_all_events(started: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(started, reward=1.0)
     mirror.finalize(started, failed=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/another.db")
@@ -232,7 +232,7 @@ def test_the_experiments_run_lasts_as_long_as_the_pipeline_and_continues(started
 
 
 @pytest.mark.parametrize("how", ["finalize", "start"])
-def test_a_job_that_could_not_record_its_end_was_killed(how: str, started: Config) -> None:
+def test_a_job_that_could_not_log_its_end_was_killed(how: str, started: Config) -> None:
     """After kill -9."""
     killed = tracking.stage(started, "train", policy="grpo/seed0")
     killed.__enter__()

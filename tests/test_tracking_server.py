@@ -40,7 +40,7 @@ def server(database: str, port: int):
         yield
 
 
-def test_a_server_gets_every_record_also_of_the_time_when_it_was_away(
+def test_a_server_gets_every_event_also_of_the_time_when_it_was_away(
     seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,7 @@
 """Progress of long work: a bar on a terminal, else one line every few seconds.
 
-Stages run side by side under Snakemake with their output in a log, where a redrawn bar would be noise; there a line
-says which stage it is, how far it is and how long it will take.
+Under Snakemake, stages run side by side and their output goes to a log; a line there gives the stage, its progress and
+the estimated time left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LINE_EVERY_S = 10.0
 
 
 def track(items: Iterable[T], total: int, label: str, status: Callable[[], str] = str) -> Iterator[T]:
-    """Yields `items` while reporting progress on stderr; `status()` may add a few words, such as the current reward."""
+    """Yields `items` and reports progress on stderr; `status()` may add a few words, such as the current reward."""
     with Progress(total, label) as progress:
         for item in items:
             yield item
@@ -27,7 +27,7 @@ def track(items: Iterable[T], total: int, label: str, status: Callable[[], str] 
 
 
 class Progress:
-    """Counts work done towards `total`; use as a context manager."""
+    """Counts completed work up to `total`; use it as a context manager."""
 
     def __init__(self, total: int, label: str) -> None:
         self.total, self.label, self.done = total, label, 0
@@ -48,7 +48,7 @@ class Progress:
             )
 
     def advance(self, count: int = 1, status: str = "") -> None:
-        """Reports `count` more done."""
+        """Adds `count` completed items."""
         self.done += count
         if self._bar is not None:
             self._bar.set_postfix_str(status, refresh=False)

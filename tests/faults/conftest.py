@@ -1,8 +1,4 @@
-"""Faults of machines and neighbours, each against the real pipeline: `make test-faults`.
-
-Plain `make test` leaves them out (`norecursedirs` in pyproject.toml); what can be tested without the pipeline stands
-beside the other tests.
-"""
+"""Faults of machines, each against the real pipeline: slow tests (`make test-all`)."""
 
 from __future__ import annotations
 
@@ -14,6 +10,12 @@ from pathlib import Path
 import pytest
 
 from pipeline import RESULTS
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ def test_every_shipped_configuration_has_a_plan(
     monkeypatch.chdir(root)
     assert cli.main(["plan", f"config/{name}.yaml"]) == 0
     said = capsys.readouterr().out
-    for part in ("train grpo ", "sample", "verify", "total", "GPU-h", "generated_tokens_per_s"):
+    for part in ("train grpo ", "sample", "verify", "total", "GPU time", "generated_tokens_per_s"):
         assert part in said
 
 

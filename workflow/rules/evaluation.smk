@@ -1,7 +1,7 @@
-"""Samples, verdicts and scores of every policy, the base model's made by the same rules as all others.
+"""Samples, verdicts and scores of every policy; the base model is one of them.
 
 A job takes one shard of all evaluated datasets, so that a model is loaded once.
-Makes results/samples/… (what a policy read stands beside what it wrote), results/verdicts/… and results/scores/{policy}/{dataset}.parquet.
+Writes results/samples/… (completions and prompts), results/verdicts/… and results/scores/{policy}/{dataset}.parquet.
 """
 
 PROBLEMS = [OUT.problems(dataset) for dataset in CONFIG.evaluated]
@@ -70,7 +70,7 @@ rule verify:
 
 
 rule score:
-    """Turn verdicts into max@k and pass@k, problem by problem."""
+    """Compute max@k and pass@k of every problem from the verdicts."""
     input:
         files=[
             path("{policy}", dataset, shard)

@@ -1,6 +1,6 @@
-"""Experiments: questions beyond the paper's tables, whose policies are trained only when asked for.
+"""Experiments beyond the paper's tables; their policies are trained only on demand.
 
-Makes results/experiments/{experiment}.{csv,md,png,pdf}, and a page of the report.
+Writes results/experiments/{experiment}.{csv,md,png,pdf}, and a page of the report.
 """
 
 

@@ -1,11 +1,11 @@
-"""The base policy and one training job an objective and seed.
+"""The base policy, and one training job per objective and seed.
 
-Makes results/policies/base/policy.json and results/policies/{objective}/seed{seed}/policy.json, each with its model.
+Writes results/policies/base/policy.json and results/policies/{objective}/seed{seed}/policy.json, each with its model.
 """
 
 
 rule base:
-    """Make the base policy: pretrain it, or take it from the hub or a folder."""
+    """Pretrain the base policy, or take it from the hub or a folder."""
     output:
         OUT.policy(BASE),
     log:

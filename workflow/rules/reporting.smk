@@ -1,8 +1,8 @@
 """Tables, figures, summary and report, from the scores of all policies.
 
-Makes results/table*.{csv,md,tex}, results/statistics.csv, results/paired_tests.csv, results/comparison.{csv,md},
-results/*.{png,pdf}, results/summary.md and results/report.html. One job makes all tables, and one all figures: they share
-what takes time, which is reading scores and drawing the bootstrap.
+Writes results/table*.{csv,md,tex}, results/statistics.csv, results/paired_tests.csv, results/comparison.{csv,md},
+results/*.{png,pdf}, results/summary.md and results/report.html. One job makes all tables and one all figures, because
+reading scores and drawing the bootstrap takes most of the time.
 """
 
 
@@ -14,7 +14,7 @@ SCORES = CONFIG.scores(CONFIG.policies)
 
 
 rule table:
-    """Write the paper's tables with Markdown and LaTeX twins, intervals, paired tests and the comparison."""
+    """Write the paper's tables (CSV, Markdown, LaTeX), intervals, paired tests and the comparison with the paper."""
     input:
         scores=SCORES,
     output:
@@ -100,7 +100,7 @@ rule figure:
 
 
 rule summary:
-    """Write one page on the run, and what the run was: configuration, versions, funnels, run times."""
+    """Write the summary, and a page on the run: configuration, versions, funnels, run times."""
     input:
         scores=SCORES,
         statistics=OUT.statistics,
@@ -131,7 +131,7 @@ rule summary:
 
 
 rule report:
-    """Put everything that was made into one HTML file; experiments too, where they were made."""
+    """Write one HTML file with all results, and with the experiments that were run."""
     input:
         rules.table.output,
         rules.figure.output,

@@ -1,1 +1,1 @@
-"""Everything on disk: paths, row schemas, reading and writing, and what a file was made with."""
+"""Everything on disk: paths, row schemas, reading and writing, locks, models, provenance."""

@@ -1,4 +1,4 @@
-"""Items in groups that a budget holds."""
+"""Groups items under a size budget: rows into row groups on disk, prompts into batches."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 def packed(items: Iterable[T], size: Callable[[T], int], budget: int, most: int | None = None) -> Iterator[list[T]]:
-    """Consecutive items in groups of at most `budget` in size and `most` in number; a larger item is a group alone.
+    """Groups of consecutive items, of at most `budget` in size and `most` in number; a larger item is its own group.
 
-    Items are taken as they are needed: one group is held at a time.
+    Lazy: one group is in memory at a time.
     """
     group: list[T] = []
     held = 0

@@ -1,9 +1,8 @@
-"""Every path under `results/`, once.
+"""Every path under `results/` of an experiment.
 
-The same methods serve the code (`layout.samples("base", "pocket-contests", 0)`) and Snakemake, which passes its
-wildcards instead of values (`layout.samples("{policy}", "{dataset}", "{shard}")`).
-
-A policy's name is `base` or `{objective}/seed{seed}`, so that a policy's files stand in one folder of that name.
+The same methods serve the code (`layout.samples("base", "pocket-contests", 0)`) and Snakemake, which passes wildcards
+(`layout.samples("{policy}", "{dataset}", "{shard}")`). A policy's name is `base` or `{objective}/seed{seed}`, which is
+also its folder.
 """
 
 from __future__ import annotations
@@ -21,63 +20,63 @@ def policy_name(objective: str, seed: int | str) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where one experiment keeps its files; `root` is `results` or `results/{experiment}`."""
+    """Paths of one experiment's files; `root` is `results` or `results/{name}`."""
 
     root: str = "results"
 
     @property
     def config(self) -> str:
-        """The validated configuration with every default filled in; all stages read it."""
+        """The validated configuration with all defaults; every stage reads it."""
         return f"{self.root}/config.json"
 
     @property
     def tracking(self) -> str:
-        """Where this experiment's MLflow runs are, and which records were sent to them."""
+        """Where this experiment's MLflow runs are, and which events were sent to them."""
         return f"{self.root}/tracking.json"
 
     @property
-    def records_folder(self) -> str:
-        """Records of all jobs for MLflow."""
+    def events_folder(self) -> str:
+        """What all jobs log for MLflow."""
         return f"{self.root}/logs/tracking"
 
-    def records(self, job: str) -> str:
-        """Records of a job for MLflow, one JSON object per line."""
-        return f"{self.records_folder}/{job}.jsonl"
+    def events(self, job: str) -> str:
+        """What a job logs for MLflow, one JSON object per line."""
+        return f"{self.events_folder}/{job}.jsonl"
 
     def verdict_cache(self, host: str) -> str:
-        """Verdicts of programs graded before, by machine: SQLite's log is shared through memory, not over a network."""
+        """Verdicts of programs graded before, per machine: SQLite's write-ahead log does not work over a network."""
         return f"{self.root}/cache/verdicts-{host}.sqlite"
 
     def problems(self, dataset: str) -> str:
-        """Problems of a dataset, both splits."""
+        """Problems of a dataset, with both splits."""
         return f"{self.root}/data/{dataset}/problems.parquet"
 
     def funnel(self, dataset: str) -> str:
-        """Rows that were left after every filter, in order."""
+        """Rows left after every filter, in order."""
         return f"{self.root}/data/{dataset}/funnel.json"
 
     def policy(self, policy: str) -> str:
-        """A policy: where its weights are, and its lineage. Written last: it exists when the policy is complete."""
+        """A policy: the place of its weights, and its lineage. Written last: it exists only for a complete policy."""
         return f"{self.root}/policies/{policy}/policy.json"
 
     def metrics(self, policy: str) -> str:
-        """Everything logged in every optimiser step, a line a step."""
+        """Training log, one line per optimiser step."""
         return f"{self.root}/policies/{policy}/metrics.jsonl"
 
     def samples(self, policy: str, dataset: str, shard: int | str) -> str:
-        """Completions of a policy for a shard's share of the test problems."""
+        """Completions of a policy for the test problems of a shard."""
         return f"{self.root}/samples/{policy}/{dataset}/{shard}.parquet"
 
     def prompts(self, policy: str, dataset: str, shard: int | str) -> str:
-        """What the policy read, a row a problem."""
+        """Rendered prompts, one row per problem."""
         return f"{self.root}/samples/{policy}/{dataset}/{shard}.prompts.parquet"
 
     def verdicts(self, policy: str, dataset: str, shard: int | str) -> str:
-        """The status of every test, a row a completion."""
+        """The status of every test, one row per completion."""
         return f"{self.root}/verdicts/{policy}/{dataset}/{shard}.parquet"
 
     def scores(self, policy: str, dataset: str) -> str:
-        """Rewards, max@k and pass@k, a row a problem."""
+        """Rewards, max@k and pass@k, one row per problem."""
         return f"{self.root}/scores/{policy}/{dataset}.parquet"
 
     def table(self, name: str, suffix: str = "csv") -> str:
@@ -103,7 +102,7 @@ class Layout:
         return f"{self.root}/summary.md"
 
     def experiment(self, name: str, suffix: str) -> str:
-        """The answer to a question in `experiments`: csv, md and figures."""
+        """Table or figure of an entry of `experiments`."""
         return f"{self.root}/experiments/{name}.{suffix}"
 
     @property
@@ -112,9 +111,9 @@ class Layout:
         return f"{self.root}/statistics.csv"
 
     def log(self, stage: str, *parts: str) -> str:
-        """Output of a job."""
+        """Log of a job."""
         return "/".join([f"{self.root}/logs", stage, *parts]) + ".log"
 
     def benchmark(self, stage: str, *parts: str) -> str:
-        """A job's seconds, CPU and memory, as Snakemake measured them."""
+        """Time and memory of a job, measured by Snakemake."""
         return "/".join([f"{self.root}/benchmarks", stage, *parts]) + ".tsv"

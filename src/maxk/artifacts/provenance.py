@@ -1,7 +1,7 @@
-"""Where two things that must agree do not: which key differs, and which files hold it.
+"""Compares the provenance of files that are combined.
 
-Every parquet file carries its `records.Provenance`. Stages that combine files compare the parts that must be
-equal and refuse a mixture in one line that names both files and the first differing key.
+Every parquet file on disk carries its `records.Provenance`. A stage that combines files refuses a mixture with one line
+that names both files and the first key that differs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from maxk.errors import UserError
 
 
 def differences(first: Any, second: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(dotted key, value in first, value in second) wherever nested mappings differ; absent is None."""
+    """(dotted key, value in first, value in second) for every difference of nested mappings; absent is None."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         for part in dict.fromkeys([*first, *second]):
             yield from differences(first.get(part), second.get(part), f"{key}.{part}" if key else str(part))
@@ -22,7 +22,7 @@ def differences(first: Any, second: Any, key: str = "") -> Iterator[tuple[str, A
 
 
 def require_equal(path: str, content: Any, other_path: str, other: Any, remedy: str) -> None:
-    """Raises UserError naming both files and the first differing key, unless the contents agree."""
+    """Raises UserError with both files and the first differing key, unless the contents are equal."""
     for key, value, other_value in differences(content, other):
         raise UserError(
             f"{path} and {other_path} do not belong together: {key} is {value!r} in one and {other_value!r} "

@@ -1,10 +1,10 @@
-"""What the stages hand to one another: column names and types, once.
+"""The records that stages exchange on disk: column names, types and meanings.
 
     Problem ──sample──► Sample ──verify──► Verdict ──score──► Score
 
-A dataset is a parquet file of problems; a policy is a `policy.json`. Every parquet file carries a `Provenance` in its
-schema metadata: what made it, with which settings, from which inputs. Later stages refuse to mix what does not belong
-together (see `maxk.artifacts.files`).
+A dataset is a parquet file of problems; a policy is a `policy.json`. The schema metadata of every parquet file holds a
+`Provenance`: stage, settings and inputs. Later stages refuse to combine files that do not belong together
+(`maxk.artifacts.provenance`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Test(NamedTuple):
     expected: str
 
 
-Test.__test__ = False  # type: ignore[attr-defined]  # in spite of its name nothing for pytest
+Test.__test__ = False  # type: ignore[attr-defined]  # pytest would collect it by its name
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a policy gets to see of a problem."""
+    """The part of a problem that a policy sees."""
 
     problem_id: str
     dataset: str
@@ -38,11 +38,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Problem(Task):
-    """One programming task with its tests, which can be gigabytes in a dataset: `Task` is what sampling reads.
+    """A programming task with its tests. The tests of a dataset can be gigabytes, so sampling reads only `Task`.
 
-    `time_limit_s` and `memory_limit_mb` override the configured limits where the benchmark states its own. `checker` is
-    the Python source of a program that judges answers where several are right. `reference` is a program known to be
-    right, where the source has one; it is never shown to a policy.
+    `time_limit_s` (CPU seconds) and `memory_limit_mb` (MiB) override the configured limits if the benchmark states its
+    own. `checker` is the Python source of a program that judges answers if several are right. `reference` is a solution
+    known to be right, if the source has one; it is never shown to a policy.
     """
 
     tests: Sequence[Test]
@@ -56,8 +56,8 @@ class Problem(Task):
 class Policy:
     """A model that can be sampled from. The base model is a policy like any other.
 
-    `model` is a Hugging Face folder or hub id. `lineage` holds what decides its weights (settings, data and parent
-    digests); `environment` holds what is merely recorded (versions, sandbox tier, source fingerprint).
+    `model` is a Hugging Face folder or hub id. `lineage` holds what determines its weights (settings, digests of data
+    and parent); `environment` is recorded only (versions, sandbox tier, source digest).
     """
 
     name: str
@@ -70,9 +70,9 @@ class Policy:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What made a file: the stage, the settings that decided its content, and digests of its inputs.
+    """How a file was made: the stage, the settings that determine its content, and digests of its inputs.
 
-    Scores keep the lineage of their policy, too, so that a report can tell what it sets side by side.
+    Scores also keep the lineage of their policy, so that a report can check what it compares.
     """
 
     stage: str
@@ -112,10 +112,10 @@ SAMPLE = pa.schema(
     ]
 )
 
-# What a policy read, a row a problem: in a file beside the samples, since a column of theirs would repeat it n times.
+# Rendered prompts, one row per problem, in their own file: a column in the samples would repeat each n times.
 PROMPT = pa.schema([_required("problem_id", pa.string()), _required("prompt", pa.string())])
 
-# A verdict is not a reward: it keeps the status of every test, and `maxk.evaluation.scoring` maps statuses to a reward.
+# A verdict keeps the status of every test; `maxk.evaluation.scoring` maps statuses to a reward.
 VERDICT = pa.schema(
     [
         _required("problem_id", pa.string()),
@@ -125,7 +125,7 @@ VERDICT = pa.schema(
     ]
 )
 
-# One row a problem.
+# One row per problem.
 SCORE = pa.schema(
     [
         _required("problem_id", pa.string()),
@@ -140,31 +140,31 @@ SCORE = pa.schema(
     ]
 )
 
-# What every column means: a name means the same in every file.
+# Meanings of columns; a name means the same in every file.
 COLUMNS: Mapping[str, str] = {
     "problem_id": "unique within its dataset",
     "dataset": "key of `datasets` in the configuration",
     "split": "`train` or `test`",
-    "statement": "the task in words, before the prompt's template",
-    "tests": "what a program reads from stdin and what it must print",
-    "time_limit_s": "CPU seconds a test; null: the configured limit",
+    "statement": "the task in words, without the prompt template",
+    "tests": "stdin and expected output of every test",
+    "time_limit_s": "CPU seconds per test; null: the configured limit",
     "memory_limit_mb": "MiB; null: the configured limit",
-    "checker": "Python source of a program that judges answers where several are right",
-    "reference": "a program known to be right; never shown to a policy",
-    "sample_index": "0 … n − 1 within its problem",
-    "completion": "what the policy wrote, without the token that ended it",
-    "n_tokens": "tokens drawn, the one that ended it included",
+    "checker": "Python source of a program that judges answers, if several are right",
+    "reference": "reference solution; never shown to a policy",
+    "sample_index": "0 … n − 1 within the problem",
+    "completion": "text of the completion, without the token that ended it",
+    "n_tokens": "sampled tokens, including the one that ended it",
     "finish_reason": "`stop` (end of sequence) or `length` (token limit)",
-    "entropy": "mean token entropy of the policy in nats (paper, Figure 2); null where the backend was not asked",
-    "prompt": "what the policy read: statement, template and chat template",
-    "extraction": "where the program stood in the completion: `fenced`, `unclosed`, `bare` or `none`",
+    "entropy": "mean token entropy of the policy in nats (paper, Figure 2); null if it was not asked for",
+    "prompt": "rendered prompt: statement, template and chat template",
+    "extraction": "how the program was found in the completion: `fenced`, `unclosed`, `bare` or `none`",
     "statuses": "the status of every test, in the order of the tests",
     "n": "samples",
     "c": "samples that pass every test",
-    "rewards": "share of tests passed of every sample, sorted ascending",
+    "rewards": "fraction of passed tests of every sample, sorted ascending",
     "max_at_k": "for every k of the file's provenance (`ks`)",
     "pass_at_k": "for every k of the file's provenance (`ks`)",
     "mean_tokens": "mean of `n_tokens`",
-    "truncated": "share of samples that ended by `length`",
-    "entropies": "`entropy` of every sample, in their order; null where one has none",
+    "truncated": "fraction of samples with finish reason `length`",
+    "entropies": "`entropy` of every sample, in sample order; null if one has none",
 }

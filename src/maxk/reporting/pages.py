@@ -1,4 +1,4 @@
-"""Pages of the report: Markdown as one HTML file each, readable on a phone and without a network."""
+"""Pages of the report: Markdown converted to self-contained HTML that also fits a phone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pre { background: #f5f7fa; padding: .8rem; overflow-x: auto; font-size: .85em; }
 
 
 def write(config: Config, name: str, markdown: str) -> str:
-    """Writes a page from Markdown; returns its path. A first line in bold becomes the heading."""
+    """Writes a page from Markdown and returns its path. A first line in bold becomes the heading."""
     path = config.layout.page(name)
     files.write_text(path, to_html(name, markdown))
     return path

@@ -1,31 +1,30 @@
-"""What an experiment will take: jobs, samples, test runs, GPU-hours and disk, from its config and from measured rates.
+"""The cost of an experiment, before it runs: jobs, samples, test runs, GPU time and disk, from its config and rates.
 
-Rates are read from `config/rates.yaml`, where each has a unit and a source; they are for a base model and a device, so
-plans are as good as those. Problems are counted in the prepared files where they are there, else assumed. GPU-hours are
-what a scheduler counts: a job holds its GPUs while it loads the model, and while a training step's programs are graded.
-
-    maxk plan config/paper.yaml
+`config/rates.yaml` holds the rates, each with its unit and source, for a base model and a device. Problems are counted
+in the prepared files if there are any, else assumed. GPU time is what a scheduler counts: a job holds its GPUs while it
+loads the model, and while a training step's programs are graded (`maxk plan config/paper.yaml`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from maxk.artifacts import files, records
 from maxk.config import Config, HubBase, read_yaml
 from maxk.errors import UserError
+from maxk.reporting import markdown
 from maxk.resources import memory
 
 SECONDS = 3600.0
 
 
 class Rate(BaseModel):
-    """A number with its unit and where it comes from."""
+    """A number with its unit and source."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     value: float = Field(gt=0)
@@ -34,7 +33,7 @@ class Rate(BaseModel):
 
 
 class Profile(BaseModel):
-    """Rates of a base model on a device; `devices` GPUs work on a job (0: one CPU core)."""
+    """Rates of a base model on a device; a job uses `devices` GPUs (0: one CPU core)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     bases: tuple[str, ...]
@@ -58,7 +57,7 @@ class Rates(BaseModel):
 
 
 class Count(NamedTuple):
-    """Problems of a split and tests of all of them together."""
+    """Problems of a split, and the sum of their tests."""
 
     problems: int
     tests: float
@@ -66,13 +65,13 @@ class Count(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of the plan: what each job asks for, and sums over jobs and devices."""
+    """One line of the plan: what each job needs, and sums over jobs and devices."""
 
     stage: str
     jobs: int
-    gpus: int = 0  # a job
-    memory_gb: float = 0  # a job, main memory
-    hours: float = 0  # a job
+    gpus: int = 0  # per job
+    memory_gb: float = 0  # main memory, per job
+    hours: float = 0  # per job
     samples: int = 0
     tests: float = 0
     device_hours: float = 0
@@ -89,7 +88,7 @@ def read_rates(path: str) -> Rates:
 
 
 def choose(rates: Rates, config: Config, name: str | None) -> str:
-    """The profile named, or that of the base model."""
+    """The named profile, or that of the base model."""
     base = config.base.model if isinstance(config.base, HubBase) else config.base.source
     found = [name] if name else [key for key, profile in rates.profiles.items() if base in profile.bases]
     if not found or found[0] not in rates.profiles:
@@ -99,7 +98,7 @@ def choose(rates: Rates, config: Config, name: str | None) -> str:
 
 
 def count(config: Config, name: str, split: str) -> Count:
-    """From the prepared file, else from the configuration and what its class assumes of the source."""
+    """Counts the prepared file; without one, takes the configuration and what its class assumes of the source."""
     path, dataset = config.layout.problems(name), config.datasets[name]
     if Path(path).exists():
         table = files.read_table(path, records.PROBLEM).select(["split", "tests"]).to_pylist()
@@ -111,7 +110,7 @@ def count(config: Config, name: str, split: str) -> Count:
 
 
 def plan(config: Config, profile: Profile) -> Iterator[Row]:
-    """The plan, a stage at a time."""
+    """One row per stage, and per objective for training."""
     yield Row(
         "prepare", len(config.datasets), memory_gb=max(memory.prepare(config, one) for one in config.datasets) / 1e3
     )
@@ -137,7 +136,7 @@ def plan(config: Config, profile: Profile) -> Iterator[Row]:
 
 
 def _training(config: Config, objective: str, profile: Profile) -> Row:
-    """A job: its tokens are shared by its processes, and all wait while programs run on the CPU."""
+    """The processes of a job share its tokens; all wait while programs run on the CPU."""
     training, seeds = config.training_of(objective), len(config.seeds)
     counts = [count(config, name, "train") for name in training.datasets]
     passes = training.epochs * training.num_generations
@@ -161,7 +160,7 @@ def _training(config: Config, objective: str, profile: Profile) -> Row:
 
 
 def _on_devices(row: Row, seconds: float, devices: int, profile: Profile) -> Row:
-    """The row of jobs that take so long each on GPUs, or on cores where the profile has none."""
+    """The row with the time of its jobs: on GPUs, or on cores if the profile has no GPU."""
     hours = seconds / SECONDS
     held = hours * devices * row.jobs
     if profile.devices:
@@ -170,15 +169,15 @@ def _on_devices(row: Row, seconds: float, devices: int, profile: Profile) -> Row
 
 
 def total(rows: Sequence[Row]) -> Row:
-    """Sums of what adds up."""
+    """Sums over rows."""
     added = ("jobs", "samples", "tests", "device_hours", "core_hours", "disk_gb")
     return Row("total", **{name: sum(getattr(row, name) for row in rows) for name in added})
 
 
 def peak_disk_gb(config: Config, rows: Sequence[Row], profile: Profile) -> float:
-    """What stands on disk at most: all policies and samples, and the checkpoints of jobs that train at the same time.
+    """Peak disk use: all policies and samples, and the checkpoints of simultaneous training jobs.
 
-    Checkpoints go when their job ends. Two are kept and a third is being written.
+    A job keeps two checkpoints while it writes a third, and removes them when it ends.
     """
     trained = [config.training_of(objective).processes for objective in config.objectives]
     jobs = len(trained) * len(config.seeds)
@@ -188,23 +187,22 @@ def peak_disk_gb(config: Config, rows: Sequence[Row], profile: Profile) -> float
 
 # -------------------------------------------------------------------------------------------------------------- text
 def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
-    """The plan as text: the table, the datasets it counts, and the rates with their sources."""
+    """The plan as text: the table, the datasets, and the rates with their sources."""
     profile = rates.profiles[name]
     rows = list(plan(config, profile))
-    evaluated = len(config.evaluated)
-    yield (
-        f"{config.name}: {len(config.policies)} policies on {evaluated} dataset{'s' * (evaluated > 1)}, rates of {name}"
-    )
+    datasets = markdown.count(len(config.evaluated), "dataset")
+    yield f"{config.name}: {len(config.policies)} policies on {datasets}, rates of {name}"
     yield ""
-    yield _FORMAT.format("", *("a job" if column in A_JOB else "" for column in _COLUMNS)).rstrip()
-    yield _FORMAT.format("stage", *_COLUMNS.values())
+    yield _FORMAT.format("", "", *["per job"] * 3, *[""] * 5).rstrip()
+    yield _FORMAT.format("stage", *(heading for heading, _ in _COLUMNS.values()))
     for row in [*rows, total(rows)]:
-        yield _FORMAT.format(row.stage, *(_number(getattr(row, column)) for column in _COLUMNS))
+        cells = ((getattr(row, column), shown) for column, (_, shown) in _COLUMNS.items())
+        yield _FORMAT.format(row.stage, *(shown(value) if value else "-" for value, shown in cells))
     yield ""
     if profile.devices:
-        hours, gpus = total(rows).device_hours, config.gpus or profile.devices
-        yield f"{hours / gpus:.1f} hours on {gpus} GPU{'s' * (gpus > 1)}, if all are busy all the time"
-    yield f"{peak_disk_gb(config, rows, profile):,.1f} GB of disk at most, with the checkpoints of jobs that train"
+        gpus = config.gpus or profile.devices
+        yield f"{_time(total(rows).device_hours / gpus)} on {markdown.count(gpus, 'GPU')}, if none is ever idle"
+    yield f"{_size(peak_disk_gb(config, rows, profile))} of disk at most, with the checkpoints of training jobs"
     yield ""
     for dataset, section in config.datasets.items():
         found = [(split, count(config, dataset, split)) for split in ("train", "test") if section.has(split)]
@@ -212,25 +210,36 @@ def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
         known = "prepared" if all(one.prepared for _, one in found) else f"assumed: {section.planned.basis}"
         yield f"{dataset}: {said} [{known}]"
     yield ""
-    for key, rate in _rates(profile):
-        yield f"{key}: {rate.value:g} {rate.unit} [{rate.source}]"
+    for key, rate in profile:
+        if isinstance(rate, Rate):
+            yield f"{key}: {rate.value:g} {rate.unit} [{rate.source}]"
 
 
-A_JOB = ("gpus", "memory_gb", "hours")  # columns that say what each job asks for
-_COLUMNS = {"jobs": "jobs", "gpus": "GPUs", "memory_gb": "RAM GB", "hours": "hours", "samples": "samples"} | {
-    "tests": "test runs", "device_hours": "GPU-h", "core_hours": "core-h", "disk_gb": "disk GB",
-}  # fmt: skip
-_FORMAT = "{:30}{:>6}{:>7}{:>8}{:>8}{:>12}{:>13}{:>9}{:>9}{:>9}"
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
 
 
-def _number(value: Any) -> str:
-    if isinstance(value, int) or value >= 1000:
-        return f"{value:,.0f}" if value else "-"
-    return f"{value:.2g}" if 0 < value < 1 else f"{value:.1f}" if value else "-"
+def _time(hours: float) -> str:
+    """A duration as seconds, minutes or hours."""
+    if hours < 2 / 60:
+        return f"{hours * SECONDS:.0f} s"
+    return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:,.1f} h"
 
 
-def _rates(profile: Profile) -> Iterator[tuple[str, Rate]]:
-    for key in type(profile).model_fields:
-        value = getattr(profile, key)
-        if isinstance(value, Rate):
-            yield key, value
+def _size(gb: float) -> str:
+    """A size as MB or GB."""
+    return f"{gb * 1e3:.1f} MB" if gb < 1 else f"{gb:,.1f} GB"
+
+
+_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "jobs": ("jobs", _count),
+    "gpus": ("GPUs", _count),
+    "memory_gb": ("memory", _size),
+    "hours": ("time", _time),
+    "samples": ("samples", _count),
+    "tests": ("test runs", _count),
+    "device_hours": ("GPU time", _time),
+    "core_hours": ("CPU time", _time),
+    "disk_gb": ("disk", _size),
+}
+_FORMAT = "{:30}{:>6}{:>8}{:>10}{:>9}{:>12}{:>13}{:>11}{:>11}{:>11}"

@@ -1,5 +1,5 @@
-"""One module a stage, each also a subcommand of `maxk` and a rule of the Snakefile.
+"""One module per subcommand of `maxk`; those of the pipeline are also rules of the Snakefile.
 
-A stage reads files, calls the pure code of its package, writes files and tracks itself; nothing else does I/O. Each
-module has `register_parser(subparsers)`, which stays free of heavy imports, and `run(args)`.
+A stage reads files, calls the code of its package, writes files and records itself for MLflow. Each module has
+`register_parser(subparsers)`, which is free of heavy imports, and `run(args)`.
 """

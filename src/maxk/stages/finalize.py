@@ -1,4 +1,4 @@
-"""maxk finalize: called when a pipeline run ends. Sends all records to MLflow and ends the experiment's run: FINISHED,
+"""maxk finalize: called when a pipeline run ends. Sends all events to MLflow and ends the experiment's run: FINISHED,
 or with `--failed` FAILED.
 """
 
@@ -11,7 +11,7 @@ from maxk import config as configuration
 
 
 def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("finalize", help="send all records to MLflow and end the experiment's run")
+    parser = subparsers.add_parser("finalize", help="send all events to MLflow and end the experiment's run")
     parser.add_argument("--failed", action="store_true", help="the pipeline run failed")
     parser.set_defaults(run=run)
 

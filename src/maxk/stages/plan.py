@@ -1,8 +1,9 @@
-"""`maxk plan [CONFIGFILE …]`: what an experiment will take, before anything runs.
+"""`maxk plan [CONFIGFILE …]`: the cost of an experiment, before anything runs. Config files overlay the default one.
 
-maxk plan                         # the default experiment
-maxk plan config/paper.yaml       # laid over it, as by `snakemake --configfile`
-maxk plan config/paper.yaml --experiment k_sweep
+    maxk plan
+    maxk plan config/paper.yaml --experiment k_sweep
+
+See `maxk.reporting.plan`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from maxk import config as configuration
 
 
 def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("plan", help="jobs, GPU-hours, samples, test runs and disk of an experiment")
-    parser.add_argument("configfiles", nargs="*", metavar="CONFIGFILE", help="laid over the default experiment")
+    parser = subparsers.add_parser("plan", help="estimate jobs, GPU time, samples, test runs and disk of an experiment")
+    parser.add_argument("configfiles", nargs="*", metavar="CONFIGFILE", help="overlays the default experiment")
     parser.add_argument("--config", default="config/config.yaml", help="the default experiment")
     parser.add_argument("--rates", default="config/rates.yaml", help="measured rates")
     parser.add_argument("--profile", help="a profile of the rates; by default that of the base model")

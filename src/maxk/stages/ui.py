@@ -1,4 +1,4 @@
-"""`maxk ui`: the MLflow page of an experiment; sends new records to it until stopped.
+"""`maxk ui`: the MLflow page of an experiment; sends new events to it until stopped.
 
 If `MLFLOW_TRACKING_URI` names a server, prints the link of its page; for a database, serves the page on this machine.
 

@@ -1,4 +1,4 @@
-"""The records of a job: parameters, metrics, datasets, tags and artifacts, one JSON object per line."""
+"""The events of a job: parameters, metrics, datasets, tags and artifacts, as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """Records of one job; without a file, nothing is recorded."""
+    """Logs the events of one job; without a file, nothing."""
 
     def __init__(self, file: BinaryIO | None = None) -> None:
         self._file = file
 
-    def record(self, kind: str, **content: Any) -> None:
-        """Appends a record in one write, so that jobs can share a file; `time` is in milliseconds."""
+    def event(self, kind: str, **content: Any) -> None:
+        """Appends an event in one write, so that jobs can share a file; `time` is in milliseconds."""
         if self._file is not None:
             entry = {"kind": kind, "time": int(time.time() * 1000), **content}
             self._file.write(json.dumps(entry, ensure_ascii=False, default=str).encode() + b"\n")
 
     def params(self, params: Mapping[str, Any]) -> None:
         """Parameters; keys of nested mappings are joined by dots."""
-        self.record("params", params=dict(_flatten(params)))
+        self.event("params", params=dict(_flatten(params)))
 
     def metrics(self, metrics: Mapping[str, float | None], step: int = 0) -> None:
         """Numbers at a step; None, NaN and infinities are left out."""
         finite = {name: float(value) for name, value in metrics.items() if value is not None and math.isfinite(value)}
-        self.record("metrics", metrics=finite, step=step)
+        self.event("metrics", metrics=finite, step=step)
 
     def dataset(self, name: str, path: str, digest: str, context: str) -> None:
         """A dataset that the job reads."""
-        self.record("dataset", name=name, path=path, digest=digest, context=context)
+        self.event("dataset", name=name, path=path, digest=digest, context=context)
 
     def tag(self, name: str, value: str) -> None:
-        self.record("tag", name=name, value=value)
+        self.event("tag", name=name, value=value)
 
     def artifact(self, path: str | Path) -> None:
-        """A small file; it is read when the records are sent."""
-        self.record("artifact", path=str(path))
+        """A small file; it is read when the events are sent."""
+        self.event("artifact", path=str(path))
 
 
 @contextlib.contextmanager
 def stage(config: Config, stage: str, **of: str) -> Iterator[Run]:
-    """Records a job, such as `stage(config, "train", policy="grpo/seed0")`.
+    """Logs a job, such as `stage(config, "train", policy="grpo/seed0")`.
 
     Its run ends as FINISHED, FAILED (on an error) or KILLED (on a signal).
     """
@@ -60,7 +60,7 @@ def stage(config: Config, stage: str, **of: str) -> Iterator[Run]:
     with _opened(config, job) as run:
         tags = {"maxk.job": job, **_tags(config, stage, of), **git_tags()}
         digest = digest_of(config.model_dump(mode="json"))
-        run.record("start", title=_title(stage, of), tags=tags, config=digest)
+        run.event("start", title=_title(stage, of), tags=tags, config=digest)
         status = "FAILED"
         try:
             yield run
@@ -69,16 +69,16 @@ def stage(config: Config, stage: str, **of: str) -> Iterator[Run]:
             status = "KILLED"
             raise
         finally:
-            run.record("end", status=status)
+            run.event("end", status=status)
 
 
 def report(config: Config, paths: Iterable[str | Path], note: str = "") -> None:
-    """Records tables and figures of the experiment's own run; `note` (Markdown) heads its page."""
+    """Logs tables and figures of the experiment's own run; `note` (Markdown) heads its page."""
     with _opened(config, "experiment") as run:
         for path in paths:
             run.artifact(path)
         if note:
-            run.record("note", text=note)
+            run.event("note", text=note)
 
 
 @contextlib.contextmanager
@@ -86,7 +86,7 @@ def _opened(config: Config, job: str) -> Iterator[Run]:
     if not config.tracking.enabled:
         yield Run()
         return
-    path = Path(config.layout.records(job))
+    path = Path(config.layout.events(job))
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab", buffering=0) as file:
         file.write(b"\n")  # a killed job may have left half a line

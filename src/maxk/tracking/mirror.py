@@ -1,11 +1,11 @@
-"""Sends the records of jobs to MLflow: one run per job, nested in one run of the experiment.
+"""Sends the events of jobs to MLflow: one run per job, nested in one run of the experiment.
 
     mirror.start(config)       # when a pipeline run starts: MLflow must respond, or no job starts
-    mirror.send(config)        # new records of all jobs
+    mirror.send(config)        # new events of all jobs
     mirror.finalize(config, failed=False)
 
-`tracking.json` holds where MLflow is and, for each job, its run and how many bytes of its records were sent. Sending a
-record twice changes nothing, so a process that is killed while sending loses nothing.
+`tracking.json` holds where MLflow is and, for each job, its run and how many bytes of its events were sent. Sending a
+event twice changes nothing, so a process that is killed while sending loses nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def start(config: Config) -> None:
             f"tracking: MLflow at {where['uri']} cannot start ({server.reason(error)}); fix MLFLOW_TRACKING_URI or set "
             "tracking.enabled: false"
         ) from error
-    _send_and_end(config, None)  # records that an earlier run left
+    _send_and_end(config, None)  # events that an earlier run left
 
 
 def _experiment(client: Any, config: Config, uri: str) -> str:
@@ -76,13 +76,13 @@ def _run_and_sent(client: Any, config: Config, where: Mapping[str, Any], before:
 
 
 def finalize(config: Config, failed: bool) -> None:
-    """Sends all records and ends the experiment's run; jobs that were killed before they could end are KILLED."""
+    """Sends all events and ends the experiment's run; jobs that were killed before they could end are KILLED."""
     if files.read_json(config.layout.tracking)["enabled"]:
         _send_and_end(config, "FAILED" if failed else "FINISHED")
 
 
 def _send_and_end(config: Config, status: str | None) -> None:
-    """Sends all records when no job is running; `status` ends the experiment's run. Reports a failure on stderr."""
+    """Sends all events when no job is running; `status` ends the experiment's run. Reports a failure on stderr."""
     try:
         send(config)
         with _state(config) as where:
@@ -100,7 +100,7 @@ def _send_and_end(config: Config, status: str | None) -> None:
 @contextlib.contextmanager
 def _state(config: Config) -> Iterator[dict[str, Any]]:
     """The content of `tracking.json`, for one process at a time; changes are stored, also after an error."""
-    with files.lock(config.layout.records_folder):
+    with files.lock(config.layout.events_folder):
         where = files.read_json(config.layout.tracking)
         try:
             yield where
@@ -109,8 +109,8 @@ def _state(config: Config) -> Iterator[dict[str, Any]]:
 
 
 def send(config: Config) -> None:
-    """Sends the new records of all jobs. Raises MLflow's error if it does not respond."""
-    folder = Path(config.layout.records_folder)
+    """Sends the new events of all jobs. Raises MLflow's error if it does not respond."""
+    folder = Path(config.layout.events_folder)
     with _state(config) as where:
         client = server.client(server.address_of(where))
         for path in sorted(folder.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime):
@@ -126,11 +126,11 @@ def _send_job(client: Any, where: Mapping[str, Any], entry: dict[str, Any], path
         lines = handle.read()
     lines = lines[: lines.rfind(b"\n") + 1]
     metrics: dict[str, list[Any]] = defaultdict(list)
-    for record in _parsed(lines):
-        if record["kind"] == "metrics":
-            metrics[entry["run_id"]] += _metrics(record)
+    for event in _parsed(lines):
+        if event["kind"] == "metrics":
+            metrics[entry["run_id"]] += _metrics(event)
         else:
-            _unless_refused(client, where, partial(_send_record, client, where, entry, record))
+            _unless_refused(client, where, partial(_send_event, client, where, entry, event))
     for run_id, points in metrics.items():
         for first in range(0, len(points), _BATCH):
             batch = points[first : first + _BATCH]
@@ -144,7 +144,7 @@ def _unless_refused(client: Any, where: Mapping[str, Any], call: Callable[[], No
         call()
     except Exception as error:
         client.get_run(where["run_id"])
-        print(f"tracking: a record was refused ({server.reason(error)})", file=sys.stderr)
+        print(f"tracking: an event was refused ({server.reason(error)})", file=sys.stderr)
 
 
 def _parsed(lines: bytes) -> Iterator[dict[str, Any]]:
@@ -153,45 +153,46 @@ def _parsed(lines: bytes) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _metrics(record: Mapping[str, Any]) -> Iterator[Any]:
+def _metrics(event: Mapping[str, Any]) -> Iterator[Any]:
     from mlflow.entities import Metric
 
-    for name, value in record["metrics"].items():
-        yield Metric(name.replace("@", "_at_"), value, record["time"], record["step"])  # MLflow's names admit no `@`
+    for name, value in event["metrics"].items():
+        yield Metric(name.replace("@", "_at_"), value, event["time"], event["step"])  # MLflow's names admit no `@`
 
 
-def _send_record(client: Any, where: Mapping[str, Any], entry: dict[str, Any], record: Mapping[str, Any]) -> None:
-    """Sends any record but metrics."""
+def _send_event(client: Any, where: Mapping[str, Any], entry: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """Sends any event but metrics."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Param
 
-    match record["kind"]:
+    match event["kind"]:
         case "start":
-            _open_run(client, where, entry, record)
+            _open_run(client, where, entry, event)
         case "params":
-            client.log_batch(entry["run_id"], params=[Param(k, str(v)[:500]) for k, v in record["params"].items()])
+            client.log_batch(entry["run_id"], params=[Param(k, str(v)[:500]) for k, v in event["params"].items()])
         case "dataset":
-            source = json.dumps({"uri": record["path"]})
-            data = Dataset(name=record["name"], digest=record["digest"], source_type="local", source=source)
-            tag = InputTag("mlflow.data.context", record["context"])
+            source = json.dumps({"uri": event["path"]})
+            data = Dataset(name=event["name"], digest=event["digest"], source_type="local", source=source)
+            tag = InputTag("mlflow.data.context", event["context"])
             client.log_inputs(entry["run_id"], [DatasetInput(dataset=data, tags=[tag])])
         case "tag":
-            client.set_tag(entry["run_id"], record["name"], record["value"])
+            client.set_tag(entry["run_id"], event["name"], event["value"])
         case "artifact":
-            client.log_artifact(entry["run_id"], record["path"])
+            client.log_artifact(entry["run_id"], event["path"])
         case "note":
-            client.set_tag(entry["run_id"], page.NOTE_TAG, record["text"])
-            client.set_experiment_tag(where["experiment_id"], page.NOTE_TAG, record["text"])
+            client.set_tag(entry["run_id"], page.NOTE_TAG, event["text"])
+            client.set_experiment_tag(where["experiment_id"], page.NOTE_TAG, event["text"])
         case "end":
-            client.set_terminated(entry["run_id"], record["status"], end_time=record["time"])
-            entry["status"] = record["status"]
+            client.set_terminated(entry["run_id"], event["status"], end_time=event["time"])
+            entry["status"] = event["status"]
 
 
-def _open_run(client: Any, where: Mapping[str, Any], entry: dict[str, Any], record: Mapping[str, Any]) -> None:
+def _open_run(client: Any, where: Mapping[str, Any], entry: dict[str, Any], event: Mapping[str, Any]) -> None:
     """Continues the unfinished run of an earlier try under the same configuration, or creates a run."""
-    if entry.get("config") == record["config"] and entry["status"] != "FINISHED":
-        client.update_run(entry["run_id"], status="RUNNING")
-    else:
-        tags = {"mlflow.parentRunId": where["run_id"], **record["tags"]}
-        created = client.create_run(where["experiment_id"], record["time"], tags, record["title"])
-        entry |= {"run_id": created.info.run_id, "config": record["config"]}
-    entry["status"] = "RUNNING"
+    if entry.get("config") == event["config"] and entry["status"] != "FINISHED":
+        with contextlib.suppress(Exception):  # the run was deleted
+            client.update_run(entry["run_id"], status="RUNNING")
+            entry["status"] = "RUNNING"
+            return
+    tags = {"mlflow.parentRunId": where["run_id"], **event["tags"]}
+    created = client.create_run(where["experiment_id"], event["time"], tags, event["title"])
+    entry |= {"run_id": created.info.run_id, "config": event["config"], "status": "RUNNING"}

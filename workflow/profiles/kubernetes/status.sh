@@ -1,5 +1,6 @@
 #!/bin/sh
-# status.sh JOB: success, failed or running. A job that is gone has failed; a cluster that does not answer says nothing.
+# status.sh JOB: prints success, failed or running. A deleted job has failed; if the cluster does not respond, the job
+# counts as running.
 found=$(kubectl get job "$1" --ignore-not-found --output='jsonpath={.metadata.name} {.status.succeeded} {.status.failed}') ||
     { echo running; exit; }
 case $found in

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""submit.py JOBSCRIPT: makes a Kubernetes job of one of Snakemake's and prints its name.
+"""submit.py JOBSCRIPT: creates a Kubernetes job for a Snakemake job and prints its name.
 
-job.yaml says what all jobs have in common; command, folder, cores, memory (MB), GPUs and time limit (minutes) are those
-of the rule. kubectl does the talking.
+Fills the template job.yaml with the rule's command, folder, cores, memory (MB), GPUs and time limit (minutes).
 """
 
 import subprocess
@@ -30,8 +29,8 @@ def manifest(jobscript: Path, folder: Path) -> dict[str, Any]:
     pod = job["spec"]["template"]["spec"]
     pod["activeDeadlineSeconds"] = 60 * resources["runtime"]
     pod["containers"][0] |= {
-        # Not `command`: the image's entry point hands SIGTERM on to all processes. This shell, with which the pod would
-        # end, leaves it to them.
+        # Not `command`: the image's entry point passes SIGTERM on to all processes. This shell ignores it, because when the
+        # shell ends, so does the pod.
         "args": ["/bin/sh", "-c", "trap '' TERM; exec /bin/sh \"$0\"", str(jobscript)],
         "workingDir": str(folder),
         "resources": {"requests": amounts, "limits": amounts},
