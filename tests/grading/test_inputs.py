@@ -50,7 +50,7 @@ def test_options_are_kept() -> None:
         ((ADD, [PAIRS[0], "ab"]), TypeError, r"submission 7, test 1: expected \(stdin, expected\) or a mapping"),
         ((ADD, ("1 2", "3")), TypeError, "submission 7, test 0: expected"),
         ((ADD, [("1", "2", "3")]), TypeError, "submission 7, test 0: expected"),
-        ((ADD, [{"input": "1 2", "output": "3"}]), ValueError, "expected the keys stdin and expected, got input, output"),
+        ((ADD, [{"input": "1 2", "output": "3"}]), ValueError, "keys stdin and expected, got input, output"),
         ((ADD, [{"stdin": "1 2"}]), ValueError, "test 0: expected the keys stdin and expected, got stdin"),
         ((ADD, [{"stdin": "1", "expected": "1", "strict": True}]), ValueError, "got stdin, expected, strict"),
         ((ADD, [{}]), ValueError, "got none"),

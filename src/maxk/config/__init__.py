@@ -3,9 +3,10 @@
 A config file is an overlay on the defaults of `config/config.yaml`. Sections merge key by key, except `base`,
 `datasets`, `objectives` and `experiments`: an overlay replaces each of these as a whole, and replacing `objectives`
 also drops the default experiments, which refer to them. Unknown, out-of-range and contradictory values are refused
-with the key, the value and what is allowed. Every command and the Snakefile import this package, so it never imports torch.
+with the key, the value and what is allowed. Every command and the Snakefile import this package, so it never imports
+torch.
 
-    python -m maxk.config.reference > config/README.md      # the reference of all keys, generated from this file
+    python -m maxk.config.reference > config/README.md      # the reference of all keys, generated from this package
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ def manifest(jobscript: Path, folder: Path) -> dict[str, Any]:
     pod = job["spec"]["template"]["spec"]
     pod["activeDeadlineSeconds"] = 60 * resources["runtime"]
     pod["containers"][0] |= {
-        # Not `command`: the image's entry point passes SIGTERM on to all processes. This shell ignores it, because when the
-        # shell ends, so does the pod.
+        # Not `command`: the image's entry point passes SIGTERM on to all processes. This shell ignores it, because
+        # when the shell ends, so does the pod.
         "args": ["/bin/sh", "-c", "trap '' TERM; exec /bin/sh \"$0\"", str(jobscript)],
         "workingDir": str(folder),
         "resources": {"requests": amounts, "limits": amounts},
