@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+Statistic = Callable[[Sequence[float]], float]  # of the rewards of a subset
+Weight = Callable[[Sequence[float], Sequence[int]], float]  # of ratios and members of a subset
+
 
 def subsets_with(i: int, n: int, k: int) -> Iterator[tuple[int, ...]]:
     """All I ⊆ {0 … n−1} of size k that hold i."""
@@ -19,6 +22,7 @@ def subsets_with(i: int, n: int, k: int) -> Iterator[tuple[int, ...]]:
 
 
 def best(rewards: Sequence[float], members: Sequence[int]) -> float:
+    """0 for no members."""
     return max((rewards[i] for i in members), default=0.0)
 
 
@@ -59,35 +63,69 @@ def weighted_maxima(rewards: Sequence[float], ratios: Sequence[float], k: int) -
     return over_subsets(len(rewards), k, term)
 
 
-def leave_one_out(rewards: Sequence[float], ratios: Sequence[float], k: int) -> list[float]:
-    """C(n,k)⁻¹ Σ_{I∋i} (max_I r − max_{I∖i} r) Π_{l∈I∖i} ρ_l."""
+def best_of(m: int) -> Statistic:
+    """The sum of the m best over m; fewer than m are filled up with zeros."""
+    return lambda values: math.fsum(sorted(values)[-m:]) / m
+
+
+def product(ratios: Sequence[float], members: Sequence[int]) -> float:
+    return math.prod(ratios[j] for j in members)
+
+
+def first_order(ratios: Sequence[float], members: Sequence[int]) -> float:
+    """1 + Σ δ in place of the product."""
+    return 1 + math.fsum(ratios[j] - 1 for j in members)
+
+
+def leave_one_out(
+    rewards: Sequence[float], ratios: Sequence[float], k: int, weight: Weight = product, m: int = 1
+) -> list[float]:
+    """C(n,k)⁻¹ Σ_{I∋i} (f(I) − f(I∖i)) Π_{l∈I∖i} ρ_l, f the mean of the best m."""
+    f = best_of(m)
 
     def term(i: int, rest: tuple[int, ...]) -> float:
-        return (best(rewards, (i, *rest)) - best(rewards, rest)) * math.prod(ratios[j] for j in rest)
+        others = [rewards[j] for j in rest]
+        return (f([rewards[i], *others]) - f(others)) * weight(ratios, rest)
 
     return over_subsets(len(rewards), k, term)
 
 
-def leave_one_out_first_order(rewards: Sequence[float], ratios: Sequence[float], k: int) -> list[float]:
-    def term(i: int, rest: tuple[int, ...]) -> float:
-        gain = best(rewards, (i, *rest)) - best(rewards, rest)
-        return gain * (1 + math.fsum(ratios[j] - 1 for j in rest))
-
-    return over_subsets(len(rewards), k, term)
-
-
-def leave_two_out(rewards: Sequence[float], k: int) -> list[float]:
-    """(k/n)·mean over j ≠ i and over J ⊆ rest, |J| = k−1, of max(r_i, J) − max(r_j, J)."""
+def leave_two_out(rewards: Sequence[float], ratios: Sequence[float], k: int, weight: Weight = product) -> list[float]:
+    """(k/n)·mean over j ≠ i and over J without i and j, |J| = k−1, of (max(r_i, J) − max(r_j, J)) Π_{l∈J} ρ_l."""
     n = len(rewards)
     advantages = []
     for i in range(n):
         exchanges = [
-            best(rewards, (i, *others)) - best(rewards, (j, *others))
+            (best(rewards, (i, *others)) - best(rewards, (j, *others))) * weight(ratios, others)
             for j in range(n)
             if j != i
             for others in itertools.combinations([m for m in range(n) if m not in (i, j)], k - 1)
         ]
         advantages.append(k / n * math.fsum(exchanges) / len(exchanges) if exchanges else 0.0)
+    return advantages
+
+
+def with_minus_without(rewards: Sequence[float], k: int, statistic: Statistic) -> list[float]:
+    """(k/n)·(mean of the statistic over k-subsets with i − mean over those without i)."""
+    n = len(rewards)
+    subsets = list(itertools.combinations(range(n), k))
+
+    def mean(chosen: list[tuple[int, ...]]) -> float:
+        return math.fsum(statistic([rewards[j] for j in subset]) for subset in chosen) / len(chosen)
+
+    return [k / n * (mean([s for s in subsets if i in s]) - mean([s for s in subsets if i not in s])) for i in range(n)]
+
+
+def analytic_pass_at_k(rewards: Sequence[float], k: int) -> list[float]:
+    """(mean of the maximum over k-subsets with i − mean over all) / (standard deviation over all + 1e-6)."""
+    subsets = list(itertools.combinations(range(len(rewards)), k))
+    maxima = [best(rewards, subset) for subset in subsets]
+    mean = math.fsum(maxima) / len(maxima)
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in maxima) / len(maxima))
+    advantages = []
+    for i in range(len(rewards)):
+        own = [value for subset, value in zip(subsets, maxima, strict=True) if i in subset]
+        advantages.append((math.fsum(own) / len(own) - mean) / (spread + 1e-6))
     return advantages
 
 
@@ -105,10 +143,10 @@ def expected_gradient(
     return torch.einsum("gi,gia->a", weights, scores[groups])
 
 
-def max_at_k_gradient(rewards: Tensor, logits: Tensor, k: int) -> Tensor:
-    """∇ of E[max of k independent draws] by autograd over all k-tuples."""
+def max_at_k_gradient(rewards: Tensor, logits: Tensor, k: int, statistic: Statistic = max) -> Tensor:
+    """∇ of E[max of k independent draws], or of another statistic of them, by autograd over all k-tuples."""
     logits = logits.detach().requires_grad_()
     tuples = torch.cartesian_prod(*[torch.arange(len(rewards))] * k).reshape(-1, k)
-    value = (logits.softmax(0)[tuples].prod(dim=1) * rewards[tuples].amax(dim=1)).sum()
-    (gradient,) = torch.autograd.grad(value, logits)
+    values = torch.tensor([statistic(drawn) for drawn in rewards[tuples].tolist()], dtype=rewards.dtype)
+    (gradient,) = torch.autograd.grad((logits.softmax(0)[tuples].prod(dim=1) * values).sum(), logits)
     return gradient

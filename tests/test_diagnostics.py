@@ -66,7 +66,7 @@ def test_first_order_error():
     log_ratios = torch.tensor([[0.3, -0.2, 0.1, 0.4]], dtype=torch.float64)
     ratios = log_ratios.exp()[0].tolist()
     exact = enumeration.leave_one_out(rewards[0].tolist(), ratios, 3)
-    first_order = enumeration.leave_one_out_first_order(rewards[0].tolist(), ratios, 3)
+    first_order = enumeration.leave_one_out(rewards[0].tolist(), ratios, 3, weight=enumeration.first_order)
     expected = sum(abs(a - b) for a, b in zip(first_order, exact, strict=True)) / sum(exact)
     assert first_order_error(rewards, log_ratios, 3) == pytest.approx(expected)
     assert first_order_error(rewards, log_ratios, 2) == pytest.approx(0, abs=1e-12)

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ from enumeration import expected_gradient, max_at_k_gradient
 from maxk.config.experiment import BASE_LABEL
 from maxk.objectives import OBJECTIVES, MaxAtK, Objective, Schedule, degenerate_groups, make
 
-settings.register_profile("maxk", deadline=None)  # the first call of an example may load kernels
+settings.register_profile("maxk", deadline=None, max_examples=50)  # the first call of an example may load kernels
 settings.load_profile("maxk")
 
 NAN = float("nan")
 TYPES = sorted(OBJECTIVES)
 OFF_POLICY = [name for name in TYPES if OBJECTIVES[name].off_policy]
 WITH_K = [name for name in TYPES if issubclass(OBJECTIVES[name], MaxAtK)]
+EXACT = ("bon_offpolicy_exact", "bon_offpolicy_loo2")
 UNCLAMPED = {"clamp_log_ratio": None}
 
 
@@ -39,10 +41,11 @@ def advantages(name, rewards, log_ratios=None, **parameters):
 
 @st.composite
 def groups(draw):
-    """(rewards, log-ratios, k) with ties, zeros and all-equal groups in plenty."""
+    """(rewards, log-ratios, k) with ties, zeros and all-equal groups in plenty, some with rewards outside [0, 1]."""
     n = draw(st.integers(2, 7))
     levels = draw(st.integers(1, 4))
-    rewards = draw(st.lists(st.integers(0, levels).map(lambda r: r / levels), min_size=n, max_size=n))
+    low, scale = draw(st.sampled_from([(0, 1), (0, 1), (-2, 3)]))
+    rewards = draw(st.lists(st.integers(0, levels).map(lambda r: low + scale * r / levels), min_size=n, max_size=n))
     log_ratios = draw(st.lists(st.floats(-1.5, 1.5), min_size=n, max_size=n))
     return rewards, log_ratios, draw(st.integers(1, n))
 
@@ -78,16 +81,86 @@ def test_exact_enumerated(group):
 def test_first_order_enumerated(group):
     rewards, log_ratios, k = group
     ratios = [math.exp(value) for value in log_ratios]
-    got = advantages("bon_loo1_firstorder", rewards, log_ratios, k=k, clamp_log_ratio=None)
-    assert got == approx(enumeration.leave_one_out_first_order(rewards, ratios, k))
+    got = advantages("bon_loo1_firstorder", rewards, log_ratios, k=k, **UNCLAMPED)
+    assert got == approx(enumeration.leave_one_out(rewards, ratios, k, weight=enumeration.first_order))
 
 
 @given(groups())
 def test_loo2_enumerated(group):
     rewards, _, k = group
     got = advantages("bon_loo2", rewards, k=k)
-    assert got == approx(enumeration.leave_two_out(rewards, k))
+    assert got == approx(enumeration.leave_two_out(rewards, [1] * len(rewards), k))
     assert sum(got) == pytest.approx(0, abs=1e-12)
+
+
+@given(groups())
+def test_loo2_off_policy_enumerated(group):
+    rewards, log_ratios, k = group
+    ratios = [math.exp(value) for value in log_ratios]
+    got = advantages("bon_offpolicy_loo2", rewards, log_ratios, k=k, **UNCLAMPED)
+    assert got == approx(enumeration.leave_two_out(rewards, ratios, k))
+    clamped = [min(max(ratio, 1 / 1.2), 1.2) for ratio in ratios]
+    assert advantages("bon_offpolicy_loo2", rewards, log_ratios, k=k) == approx(
+        enumeration.leave_two_out(rewards, clamped, k)
+    )
+    got = advantages("bon_loo2_firstorder", rewards, log_ratios, k=k, **UNCLAMPED)
+    assert got == approx(enumeration.leave_two_out(rewards, ratios, k, weight=enumeration.first_order))
+
+
+@given(groups(), st.data())
+def test_top_m_enumerated(group, data):
+    rewards, log_ratios, k = group
+    m = data.draw(st.integers(1, k))
+    ratios = [math.exp(value) for value in log_ratios]
+    on_policy = enumeration.leave_one_out(rewards, [1] * len(rewards), k, m=m)
+    assert advantages("bon_topm", rewards, k=k, m=m) == approx(on_policy)
+    got = advantages("bon_offpolicy_topm", rewards, log_ratios, k=k, m=m, **UNCLAMPED)
+    assert got == approx(enumeration.leave_one_out(rewards, ratios, k, m=m))
+    clamped = [min(max(ratio, 1 / 1.2), 1.2) for ratio in ratios]
+    got = advantages("bon_offpolicy_topm", rewards, log_ratios, k=k, m=m)
+    assert got == approx(enumeration.leave_one_out(rewards, clamped, k, m=m))
+
+
+STATISTICS = [
+    ("top", 1, max),
+    ("top", 2, lambda values: sum(sorted(values)[-2:]) / 2),
+    ("rank", 2, lambda values: sorted(values)[-2]),
+    ("rank", 3, lambda values: sorted(values)[-3]),
+    ("trimmed", 1, lambda values: statistics.fmean(sorted(values)[1:-1])),
+]
+
+
+@pytest.mark.parametrize(("statistic", "m", "formula"), STATISTICS)
+@given(group=groups())
+def test_order_statistics_enumerated(statistic, m, formula, group):
+    rewards, _, k = group
+    least = 2 * m + 1 if statistic == "trimmed" else m
+    if least > k or k == len(rewards):
+        return
+    got = advantages("order_statistic", rewards, k=k, statistic=statistic, m=m)
+    assert got == approx(enumeration.with_minus_without(rewards, k, formula))
+    assert sum(got) == pytest.approx(0, abs=1e-12)
+
+
+@given(groups())
+def test_analytic_pass_at_k_enumerated(group):
+    rewards, _, k = group
+    expected = [0.0] * len(rewards)
+    if len(set(rewards)) > 1 and k < len(rewards):
+        expected = enumeration.analytic_pass_at_k(rewards, k)
+    assert advantages("passk_analytic", rewards, k=k) == pytest.approx(expected, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("correct", range(1, 8))
+def test_analytic_pass_at_k_of_binary_rewards_is_as_published(correct):
+    """Chen et al., arXiv 2508.10751: of a correct answer (1 − R)/σ, of a wrong one less by the chance that it fails."""
+    n, k = 8, 4
+    rewards = [0.0] * (n - correct) + [1.0] * correct
+    passed = 1 - math.comb(n - correct, k) / math.comb(n, k)
+    sigma = math.sqrt(passed * (1 - passed)) + 1e-6
+    wrong = (1 - passed - math.comb(n - correct - 1, k - 1) / math.comb(n - 1, k - 1)) / sigma
+    got = advantages("passk_analytic", rewards, k=k)
+    assert got == pytest.approx([wrong] * (n - correct) + [(1 - passed) / sigma] * correct, abs=1e-9)
 
 
 @given(groups())
@@ -150,6 +223,26 @@ def test_binary_counts_full_passes_only(name):
     assert advantages(name, [0.5, NAN, 1.0], k=2, binary=True) == [0.0, 0.0, 0.0]  # ungraded is not a failure
 
 
+def test_maxrl_by_hand():
+    # mean ¼: (1 − ¼)/¼ = 3 and (0 − ¼)/¼ = −1.
+    assert advantages("maxrl", [0, 1, 0, 0]) == approx([-1, 3, -1, -1])
+    assert advantages("maxrl", [-1, 0, -1, 0]) == [0, 0, 0, 0]  # a mean below 0 says nothing of the chance of success
+
+
+def test_rs_grpo_by_hand():
+    # β = log 2 and rewards 0, 1: e^{βr} is 1 or 2, their mean 1.5.
+    beta = math.log(2)
+    assert advantages("rs_grpo", [0, 1], beta=beta) == approx([(1 / 1.5 - 1) / beta, (2 / 1.5 - 1) / beta])
+    # β → 0: the distance to the mean; large β: the best takes all, others lose 1/β each.
+    assert advantages("rs_grpo", [0, 0.5, 1], beta=1e-4) == pytest.approx([-0.5, 0, 0.5], abs=1e-4)
+    assert advantages("rs_grpo", [0, 0.5, 1], beta=1000) == approx([-0.001, -0.001, 0.002])
+
+
+def test_top_m_by_hand():
+    # n = k = 3, m = 2, r = (0, ½, 1): without i the best two of the others; A = (0, ¼, ½) + what fills up from below.
+    assert advantages("bon_topm", [0, 0.5, 1], k=3, m=2) == approx([0, 0.25, 0.5])
+
+
 def test_bon_max_by_hand():
     assert advantages("bon_max_mean", [0.2, 1, 0.4, 1]) == approx([0, 0.35, 0, 0.35])
     # A tie at the top: the second best is the largest value strictly below it.
@@ -167,27 +260,50 @@ def test_loo1_by_hand():
 def test_on_policy_limits(group):
     rewards, _, k = group
     on_policy = advantages("bon_loo1", rewards, k=k)
-    for name in ("bon_offpolicy_exact", "bon_loo1_firstorder"):
-        assert advantages(name, rewards, k=k) == approx(on_policy)
-        assert advantages(name, rewards, [0.0] * len(rewards), k=k) == approx(on_policy)
+    pairs = [("bon_offpolicy_exact", on_policy), ("bon_loo1_firstorder", on_policy)]
+    on_policy = advantages("bon_loo2", rewards, k=k)
+    pairs += [("bon_offpolicy_loo2", on_policy), ("bon_loo2_firstorder", on_policy)]
+    for name, expected in pairs:
+        assert advantages(name, rewards, k=k) == approx(expected)
+        assert advantages(name, rewards, [0.0] * len(rewards), k=k) == approx(expected)
+    m = (k + 1) // 2
+    assert advantages("bon_offpolicy_topm", rewards, k=k, m=m) == approx(advantages("bon_topm", rewards, k=k, m=m))
+
+
+@given(groups())
+def test_special_cases_are_the_objectives_that_they_extend(group):
+    rewards, log_ratios, k = group
+    assert advantages("bon_topm", rewards, k=k, m=1) == approx(advantages("bon_loo1", rewards, k=k))
+    exact = advantages("bon_offpolicy_exact", rewards, log_ratios, k=k)
+    assert advantages("bon_offpolicy_topm", rewards, log_ratios, k=k, m=1) == approx(exact)
+    assert advantages("order_statistic", rewards, k=k) == approx(advantages("bon_loo2", rewards, k=k))
+
+
+@given(groups(), st.floats(-5, 5))
+def test_leave_two_out_sees_differences_of_rewards_only(group, shift):
+    rewards, log_ratios, k = group
+    moved = [reward + shift for reward in rewards]
+    for name in ("bon_loo2", "bon_offpolicy_loo2", "bon_loo2_firstorder", "order_statistic"):
+        expected = advantages(name, rewards, log_ratios, k=k)
+        assert advantages(name, moved, log_ratios, k=k) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 @given(groups())
 def test_first_order_is_exact_up_to_pairs(group):
     rewards, log_ratios, k = group
     k = min(k, 2)
-    first_order = advantages("bon_loo1_firstorder", rewards, log_ratios, k=k)
-    assert first_order == approx(advantages("bon_offpolicy_exact", rewards, log_ratios, k=k))
+    for name, exact in (("bon_loo1_firstorder", "bon_offpolicy_exact"), ("bon_loo2_firstorder", "bon_offpolicy_loo2")):
+        assert advantages(name, rewards, log_ratios, k=k) == approx(advantages(exact, rewards, log_ratios, k=k))
 
 
-def test_first_order_error_is_of_second_order():
+@pytest.mark.parametrize(
+    "names", [("bon_loo1_firstorder", "bon_offpolicy_exact"), ("bon_loo2_firstorder", "bon_offpolicy_loo2")]
+)
+def test_first_order_error_is_of_second_order(names):
     rewards, drift = [0.0, 0.25, 0.5, 0.75, 1.0], np.array([1.0, -0.5, 0.8, -0.9, 0.3])
 
     def error(step):
-        both = [
-            np.array(advantages(name, rewards, list(step * drift), k=4, clamp_log_ratio=None))
-            for name in ("bon_loo1_firstorder", "bon_offpolicy_exact")
-        ]
+        both = [np.array(advantages(name, rewards, list(step * drift), k=4, clamp_log_ratio=None)) for name in names]
         return np.abs(both[0] - both[1]).max()
 
     assert error(0.01) / error(0.005) == pytest.approx(4, rel=0.05)
@@ -206,13 +322,14 @@ def test_k_1_is_reinforce(group):
 def test_k_n_is_flat_exactly_for_the_types_that_say_so():
     rewards, log_ratios = [0.0, 0.25, 0.5, 1.0], [0.1, -0.1, 0.05, 0.0]
     for name in WITH_K:
-        flat = not any(advantages(name, rewards, log_ratios, k=4))
+        flat = not make(spec(name, k=4))(tensor([rewards]), tensor([log_ratios])).any()
         assert flat == OBJECTIVES[name].zero_gradient_at_n, name
 
 
 # ---- what all types share
 def spec(name, k=2):
-    return {"type": name, "k": k}
+    """With the largest m below k for types that need one."""
+    return {"type": name, "k": k} | ({"m": max(1, k - 1)} if name in ("bon_topm", "bon_offpolicy_topm") else {})
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -276,9 +393,11 @@ def test_no_gradient_flows_into_advantages():
 
 
 @given(groups())
-def test_advantages_of_the_exact_family_are_never_negative(group):
+def test_advantages_of_the_exact_leave_one_out_family_are_never_negative(group):
     rewards, log_ratios, k = group
-    assert min(advantages("bon_offpolicy_exact", rewards, log_ratios, k=k, clamp_log_ratio=None)) >= 0
+    rewards = [reward - min(rewards) for reward in rewards]
+    assert min(advantages("bon_offpolicy_exact", rewards, log_ratios, k=k, **UNCLAMPED)) >= 0
+    assert min(advantages("bon_offpolicy_topm", rewards, log_ratios, k=k, m=(k + 1) // 2, **UNCLAMPED)) >= 0
 
 
 # ---- numerics: an oracle in extended precision, one prefix at a time
@@ -315,11 +434,57 @@ def test_large_groups_and_drifts(n, k, drift):
     np.testing.assert_allclose(np.minimum(single, 1e38), np.minimum(expected, 1e38), rtol=1e-4, atol=1e-37)
 
 
-def test_a_group_whose_ratios_are_all_zero():
-    rewards, log_ratios = torch.tensor([[0.0, 0.5, 1.0]]), torch.full((1, 3), -math.inf)
-    for name in OFF_POLICY:
-        keys = UNCLAMPED if "clamp_log_ratio" in make(spec(name)).keys else {}
-        assert make(spec(name) | keys)(rewards, log_ratios).isfinite().all()
+def slow_sums(rewards, log_ratios, k, m):
+    """(leave-two-out, top-m) advantages in extended precision, with a recursion of its own for every i.
+
+    It gives e_a of the members below t without i, and e_j of those at or above t without i, one member at a time.
+    """
+    n, order = len(rewards), np.argsort(rewards, kind="stable")
+    ratios = np.exp(log_ratios[order].astype(np.longdouble))
+    steps = np.diff(rewards[order].astype(np.longdouble), prepend=np.longdouble(0))
+    choose, results = np.longdouble(str(math.comb(n, k))), np.zeros((2, n), dtype=np.longdouble)
+
+    def prefixes(indices, degree, without):
+        sums = np.zeros((n + 1, degree + 1), dtype=np.longdouble)
+        sums[0, 0] = 1
+        for place, index in enumerate(indices):
+            sums[place + 1] = sums[place]
+            if index != without:
+                sums[place + 1, 1:] += ratios[index] * sums[place, :-1]
+        return sums
+
+    for i in range(n):
+        below, above = prefixes(range(n), k - 1, i), prefixes(range(n - 1, -1, -1), m - 1, i)
+        for t in range(n):
+            if t <= i:
+                results[0, order[i]] += steps[t] * (t + 1 - k) * below[t, -1]
+                ways = sum(below[t, k - 1 - j] * above[n - t, j] for j in range(m))
+                results[1, order[i]] += steps[t] * ways / m
+            else:
+                results[0, order[i]] -= steps[t] * (n - t) * below[t, -1]
+    return results / choose / np.array([[n - k], [1]])
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.2, 3.0])
+@pytest.mark.parametrize(("n", "k", "m"), [(8, 7, 3), (64, 8, 4), (96, 40, 2)])
+def test_two_sided_sums_of_large_groups(n, k, m, drift):
+    rng = np.random.default_rng(n + k)
+    rewards, log_ratios = rng.random(n), rng.uniform(-drift, drift, n)
+    loo2, top_m = slow_sums(rewards, log_ratios, k, m)
+    for name, keys, expected in (("bon_offpolicy_loo2", {}, loo2), ("bon_offpolicy_topm", {"m": m}, top_m)):
+        got = advantages(name, rewards.tolist(), log_ratios.tolist(), k=k, **keys, **UNCLAMPED)
+        np.testing.assert_allclose(got, expected.astype(float), rtol=1e-9, atol=1e-12 * float(np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("name", OFF_POLICY)
+@pytest.mark.parametrize(("n", "k"), [(3, 2), (64, 8), (1200, 900)])
+def test_extreme_drift_saturates_and_is_never_nan(name, n, k):
+    generator = torch.Generator().manual_seed(0)
+    rewards = torch.rand(4, n, generator=generator)
+    log_ratios = torch.stack([torch.full((n,), -900.0), torch.full((n,), 900.0), *200 * torch.randn(2, n)])
+    config = spec(name, k) | ({"m": 2} if name == "bon_offpolicy_topm" else {})
+    for keys in ({}, UNCLAMPED if "clamp_log_ratio" in make(config).keys else {}):
+        assert make(config | keys)(rewards, log_ratios).isfinite().all()
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -349,7 +514,7 @@ def test_groups_without_a_signal_do_not_scale_the_others():
 
 
 def test_drift_beyond_any_float_saturates_and_is_never_nan():
-    log_ratios = torch.tensor([[900.0, -900.0, 900.0, 0.0, 800.0, -math.inf, 5.0, 900.0]])
+    log_ratios = torch.tensor([[900.0, -900.0, 900.0, 0.0, 800.0, -5e4, 5.0, 900.0]])
     rewards = torch.tensor([[0.0, 1.0, 0.0, 0.5, 0.5, 0.25, 1.0, 1.0]])
     for k, copies in [*((k, 1) for k in range(1, 9)), (40, 8)]:
         objective = make({"type": "bon_offpolicy_exact", "k": k, **UNCLAMPED})
@@ -365,11 +530,11 @@ NEW_LOGITS = OLD_LOGITS + tensor([-0.5, 0.35, -0.1, 0.6])
 N = 4
 
 
-def gradients(name, k, logits, **parameters):
-    """The objective's expected gradient, samples from OLD_LOGITS, and the true ∇max@k at `logits`."""
-    objective = make({"type": name, "k": k, **parameters})
+def gradients(name, k, logits, formula=max, **keys):
+    """The expected gradient on samples from OLD_LOGITS, and the true ∇ of E[formula of k draws], at `logits`."""
+    objective = make({"type": name, "k": k, **keys})
     old, new = OLD_LOGITS.softmax(0), logits.softmax(0)
-    return expected_gradient(objective, REWARDS, old, new, N), max_at_k_gradient(REWARDS, logits, k)
+    return expected_gradient(objective, REWARDS, old, new, N), max_at_k_gradient(REWARDS, logits, k, formula)
 
 
 @pytest.mark.parametrize("k", range(1, N + 1))
@@ -391,46 +556,60 @@ def test_loo2_is_unbiased_on_policy(k):
     torch.testing.assert_close(got, true, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("k", range(1, N + 1))
-def test_exact_is_unbiased_off_policy(k):
-    got, true = gradients("bon_offpolicy_exact", k, NEW_LOGITS, **UNCLAMPED)
+@pytest.mark.parametrize(("k", "m"), [(k, m) for k in range(1, N + 1) for m in range(1, k + 1)])
+def test_top_m_is_unbiased_on_policy_and_off(k, m):
+    for name, logits, keys in (("bon_topm", OLD_LOGITS, {}), ("bon_offpolicy_topm", NEW_LOGITS, UNCLAMPED)):
+        got, true = gradients(name, k, logits, enumeration.best_of(m), m=m, **keys)
+        torch.testing.assert_close(got, true, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("statistic", "m", "formula"), STATISTICS)
+def test_order_statistics_are_unbiased_on_policy(statistic, m, formula):
+    got, true = gradients("order_statistic", 3, OLD_LOGITS, formula, statistic=statistic, m=m)
     torch.testing.assert_close(got, true, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "k"), [("bon_loo1", 3), ("bon_loo2", 3), ("bon_loo1_firstorder", 3)])
-def test_others_are_biased_off_policy(name, k):
-    parameters = UNCLAMPED if name == "bon_loo1_firstorder" else {}
-    got, true = gradients(name, k, NEW_LOGITS, **parameters)
+def test_maxrl_is_unbiased_for_the_first_terms_of_the_log_likelihood():
+    """arXiv 2602.02710: Σ_k ∇pass@k / k, of which the mean over n members of a group sees those up to n − 1."""
+    passes = tensor([0.0, 0.0, 1.0, 0.0])
+    policy = OLD_LOGITS.softmax(0)
+    got = expected_gradient(make("maxrl"), passes, policy, policy, N) / N
+    true = sum(max_at_k_gradient(passes, OLD_LOGITS, k) / k for k in range(1, N))
+    torch.testing.assert_close(got, true, rtol=1e-9, atol=1e-12)
+
+
+def test_rs_grpo_approaches_its_objective_with_the_size_of_the_group():
+    """∇ log(E e^{βr}) / β; a group's own mean in its place costs bias, which falls as 1/n."""
+    beta = 2.0
+    logits = OLD_LOGITS.clone().requires_grad_()
+    (true,) = torch.autograd.grad((logits.softmax(0) * (beta * REWARDS).exp()).sum().log() / beta, logits)
+    policy = OLD_LOGITS.softmax(0)
+    bias = [
+        (expected_gradient(make({"type": "rs_grpo", "beta": beta}), REWARDS, policy, policy, n) / n - true).norm()
+        for n in (3, 6)
+    ]
+    assert bias[1] < 0.25 * true.norm()
+    assert bias[0] / bias[1] == pytest.approx(2, abs=0.35)
+
+
+@pytest.mark.parametrize(("name", "k"), [("bon_offpolicy_exact", N), *((n, k) for n in EXACT for k in range(1, N))])
+def test_exact_is_unbiased_off_policy(name, k):
+    got, true = gradients(name, k, NEW_LOGITS, **UNCLAMPED)
+    torch.testing.assert_close(got, true, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["bon_loo1", "bon_loo2", "bon_loo1_firstorder", "bon_loo2_firstorder"])
+def test_others_are_biased_off_policy(name):
+    got, true = gradients(name, 3, NEW_LOGITS, **(UNCLAMPED if "firstorder" in name else {}))
     assert (got - true).norm() > 0.005 * true.norm()
 
 
 @pytest.mark.parametrize("k", range(1, N))
 def test_offpolicy_points_along_the_gradient_on_policy(k):
-    got, true = gradients("bon_offpolicy", k, OLD_LOGITS)
-    assert torch.cosine_similarity(got, true, dim=0) == pytest.approx(1)
-
-
-def test_centring_the_exact_weights_shrinks_and_then_reverses_the_gradient():
-    """Why the exact objective is not eq. 10 minus a mean: eq. 10 is unbiased, but its centred form is not."""
-
-    def exact(rewards, log_ratios):
-        pairs = zip(rewards.tolist(), log_ratios.exp().tolist(), strict=True)
-        return tensor([enumeration.weighted_maxima(group, ratios, 2) for group, ratios in pairs])
-
-    def centred(rewards, log_ratios):
-        weights = exact(rewards, log_ratios)
-        return weights - weights.mean(dim=1, keepdim=True)
-
-    rewards, old = tensor([0.0, 1.0]), tensor([0.5, 0.5])
-    kept = []
-    for drift in (0.0, 0.1, 0.5):  # the policy moves to the better action
-        logits = drift * tensor([-1.0, 1.0])
-        true = max_at_k_gradient(rewards, logits, 2)
-        got = expected_gradient(exact, rewards, old, logits.softmax(0), n=3)
-        torch.testing.assert_close(got, true, rtol=1e-9, atol=1e-12)
-        kept.append(expected_gradient(centred, rewards, old, logits.softmax(0), n=3)[1] / true[1])
-    assert kept[0] == pytest.approx(1 / 3)  # (n−k)/n on-policy
-    assert kept[0] > kept[1] > 0 > kept[2]
+    for name in ("bon_offpolicy", "bon_mean", "passk_analytic"):
+        got, true = gradients(name, k, OLD_LOGITS)
+        along = torch.cosine_similarity(got, true, dim=0)
+        assert along == pytest.approx(1) if name == "bon_offpolicy" else along > 0.9, name
 
 
 # ---- construction
@@ -481,6 +660,12 @@ def test_every_objective_explains_itself_and_has_a_label_of_its_own():
         ({"type": "bon_loo1", "k": {"schedule": "step", "start": 2, "end": 1, "at": 2}}, "`at` of a step"),
         ({"type": "bon_loo1", "k": {"schedule": ["linear"], "start": 2, "end": 1}}, "unknown schedule of k"),
         ({"type": "bon_loo1", "k": 2, "binary": 1}, "bon_loo1: binary must be true or false, got 1"),
+        ({"type": "bon_topm", "k": 2}, "bon_topm needs m"),
+        ({"type": "bon_topm", "k": 2, "m": 3}, "m = 3 is more than k = 2"),
+        ({"type": "bon_topm", "m": 3, "k": {"schedule": "linear", "start": 4, "end": 2}}, "m = 3 is more than k = 2"),
+        ({"type": "order_statistic", "k": 2, "m": 3}, "m ≤ k is needed, got m = 3, k = 2"),
+        ({"type": "order_statistic", "k": 4, "statistic": "trimmed", "m": 2}, "2m < k is needed, got m = 2, k = 4"),
+        ({"type": "rs_grpo", "beta": 0}, "beta must be a number above 0, got 0"),
     ],
 )
 def test_make_refuses(config, message):

@@ -81,3 +81,39 @@ class BonMaxSecond(Objective):
         is_best = rewards == best
         second = rewards.masked_fill(is_best, -math.inf).amax(dim=1, keepdim=True)
         return (best - second).masked_fill(~(is_best & second.isfinite()), 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxRl(Objective):
+    """A_i = (r_i − mean r) / mean r (MaxRL, arXiv 2602.02710): the mean reward in place of GRPO's standard deviation.
+
+    Made for binary rewards, where Σ_i A_i ∇log π_i / n is unbiased for Σ_{k<n} ∇pass@k / k, the first n−1 terms of
+    ∇log pass@1: rare successes count for more. Needs rewards ≥ 0; groups whose mean is not above 0 give 0.
+    """
+
+    type = "maxrl"
+    label = "MaxRL"
+
+    def advantages(self, rewards: Tensor) -> Tensor:
+        mean = rewards.mean(dim=1, keepdim=True)
+        return zero_where_equal((centred(rewards) / mean).masked_fill(mean <= 0, 0.0), rewards)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RsGrpo(Objective):
+    """A_i = (e^{β(r_i − s)} − 1) / β with s = log(mean e^{βr}) / β (risk-sensitive GRPO, arXiv 2509.24261).
+
+    The group's estimate of ∇ log(E e^{βr}) / β, which lies between ∇E r (β → 0) and that of the largest reward (β → ∞).
+    Raw. All-equal groups give 0.
+    """
+
+    type = "rs_grpo"
+    label = "RS-GRPO"
+
+    beta: float = 2.0
+    """β, the preference for risk: towards 0 the mean reward counts, towards ∞ the largest (its authors advise 2)."""
+
+    def advantages(self, rewards: Tensor) -> Tensor:
+        tilted = self.beta * rewards
+        log_mean = tilted.logsumexp(dim=1, keepdim=True) - math.log(rewards.shape[1])
+        return zero_where_equal((tilted - log_mean).expm1() / self.beta, rewards)

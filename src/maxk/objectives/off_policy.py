@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 from maxk.objectives.group import z_scores
 from maxk.objectives.objective import MaxAtK
+from maxk.objectives.on_policy import TopM
 from maxk.objectives.subsets import (
+    MAX_EXPONENT,
     best_of_k_weights,
     centred,
     clamped,
@@ -20,8 +22,13 @@ from maxk.objectives.subsets import (
     first_order_subset_maxima,
     one_fewer,
     prefix_products,
+    products_above,
+    products_below,
+    ranks,
+    scaled_ratios,
     steps,
     subset_maxima,
+    sum_above,
     sum_below,
     unsort,
     zero_where_equal,
@@ -47,6 +54,11 @@ class _ClampedLogRatios(MaxAtK):
     def log_ratio_range(self) -> tuple[float, float]:
         limit = self.clamp_log_ratio or math.inf
         return -limit, limit
+
+    def _bounded(self, log_ratios: Tensor, k: int) -> Tensor:
+        """Clamped log-ratios, of which k add up to a finite ratio in any case."""
+        limit = min(self.clamp_log_ratio or math.inf, MAX_EXPONENT / k)
+        return log_ratios.clamp(-limit, limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +101,104 @@ class BonLoo1FirstOrder(_ClampedLogRatios):
 
     def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
         ascending, order = rewards.sort(dim=1)
-        delta = clamped(log_ratios, self.clamp_log_ratio).gather(1, order).expm1()
+        delta = self._bounded(log_ratios, 1).gather(1, order).expm1()
         first = best_of_k_weights(rewards, k)
         second = one_fewer(first, k, 1)
         return unsort((steps(ascending) * (first + second * sum_below(delta))).cumsum(dim=1), order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BonOffPolicyLoo2(_ClampedLogRatios):
+    """`bon_loo2`, exact off-policy: i as the k-th member against every other member j in the same company J.
+
+        A_i = (k/n)·(n−1)⁻¹ Σ_{j≠i} mean_J [(max(r_i, max_J r) − max(r_j, max_J r)) Π_{l∈J} ρ_l],
+        J ⊆ [n]∖{i,j}, |J| = k−1.
+
+    What is subtracted never uses i, so with sequence-level ratios the gradient is unbiased for ∇max@k at any drift
+    within the clamp: this is what centring `bon_offpolicy_exact` would have to be (docs/derivation.md). By steps, with
+    rewards ascending,
+
+        A_(i) = [Σ_{t≤i} step_t·(t−k)·e_{k−1}(ρ below t) − Σ_{t>i} step_t·(n−t+1)·e_{k−1}(ρ below t, without i)]
+                / ((n−k)·C(n,k)).
+
+    A subset below t without i splits into a part below i and a part between: Σ_a e_a(below i)·e_{k−1−a}(between), one
+    cumulative sum for each degree. Raw. Depends on differences of rewards only; all-equal groups give exactly 0, and so
+    does k = n. O(n·k).
+    """
+
+    type = "bon_offpolicy_loo2"
+    label = "Off-policy BoN leave-two-out, exact"
+    zero_gradient_at_n = True
+
+    def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
+        n = rewards.shape[1]
+        if k == n:
+            return rewards.new_zeros(rewards.shape)
+        ascending, order = rewards.sort(dim=1)
+        rho, to_means = scaled_ratios(self._bounded(log_ratios, k).gather(1, order), k)
+        step, t, below = steps(ascending), ranks(rewards), products_below(rho, k - 1)
+        gain = (step * (t - k) * below[-1]).cumsum(dim=1)
+        loss, between = rewards.new_zeros(rewards.shape), sum_above(step * (n - t + 1))
+        for products in reversed(below):
+            loss = loss + products * between
+            between = sum_above(rho * between)
+        return unsort((gain - loss) * to_means / (n - k), order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BonLoo2FirstOrder(_ClampedLogRatios):
+    """`bon_offpolicy_loo2` with 1 + Σ_{l∈J} δ_l in place of Π_{l∈J} ρ_l (as Section 3.3).
+
+    Exact for k ≤ 2, where J has at most one member. Raw. All-equal groups give 0, and so does k = n. O(n).
+    """
+
+    type = "bon_loo2_firstorder"
+    label = "Off-policy BoN, first-order leave-two-out"
+    zero_gradient_at_n = True
+
+    def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
+        n = rewards.shape[1]
+        if k == n:
+            return rewards.new_zeros(rewards.shape)
+        ascending, order = rewards.sort(dim=1)
+        delta = self._bounded(log_ratios, 1).gather(1, order).expm1()
+        first = best_of_k_weights(rewards, k)  # C(t−1, k−1)/C(n,k), and with one or two of the members below t fixed:
+        second = one_fewer(first, k, 1)
+        step, t, sums = steps(ascending), ranks(rewards), sum_below(delta)
+        gain = (step * (t - k) * (first + second * sums)).cumsum(dim=1)
+        lost = step * (t - k) * (n - t + 1)
+        apart, paired = first / (t - 1).clamp(min=1), second / (t - 2).clamp(min=1)
+        loss = sum_above(lost * (apart + paired * sums)) - delta * sum_above(lost * paired)
+        return unsort((gain - loss) / (n - k), order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BonOffPolicyTopM(_ClampedLogRatios, TopM):
+    """`bon_topm`, exact off-policy: A_i = C(n,k)⁻¹ Σ_{I∋i} (f(I) − f(I∖i)) Π_{l∈I∖i} ρ_l.
+
+    f is the sum of the m largest rewards over m. By steps, with rewards ascending,
+
+        A_(i) = C(n,k)⁻¹ Σ_{t≤i} step_t/m · Σ_{j<m} e_{k−1−j}(ρ below t)·e_j(ρ at or above t, without i).
+
+    The last factor splits at i into Σ_b e_b(from t to below i)·e_{j−b}(above i), so that for every j and b ≤ j one
+    cumulative sum runs over all t at once. Unbiased with sequence-level ratios for ∇E f at any drift within the clamp.
+    m = 1 is `bon_offpolicy_exact`. Raw. All-equal groups give 0 for m < k. O(n·(k + m²)).
+    """
+
+    type = "bon_offpolicy_topm"
+    label = "Off-policy BoN top-m, exact"
+
+    def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
+        ascending, order = rewards.sort(dim=1)
+        rho, to_means = scaled_ratios(self._bounded(log_ratios, k).gather(1, order), k)
+        step, below, above = steps(ascending), products_below(rho, k - 1), products_above(rho, self.m - 1)
+        total = rewards.new_zeros(rewards.shape)
+        for j in range(self.m):
+            between = (step * below[k - 1 - j]).cumsum(dim=1)
+            for b in range(j + 1):
+                total = total + between * above[j - b]
+                between = sum_below(rho * between)
+        return unsort(total * to_means / self.m, order)
 
 
 @dataclass(frozen=True, kw_only=True)

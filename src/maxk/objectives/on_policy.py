@@ -5,12 +5,24 @@ They start from subsets I of size k and the weights r̃_i = C(n,k)⁻¹ Σ_{I∋
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from math import comb
+from typing import TYPE_CHECKING, Literal
 
 from maxk.objectives.group import z_scores
 from maxk.objectives.objective import MaxAtK
-from maxk.objectives.subsets import best_of_k_weights, centred, steps, subset_maxima, unsort, zero_where_equal
+from maxk.objectives.subsets import (
+    best_of_k_weights,
+    centred,
+    steps,
+    subset_maxima,
+    sum_above,
+    sum_below,
+    unsort,
+    zero_where_equal,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,3 +91,138 @@ class BonMean(MaxAtK):
 
     def advantages(self, rewards: Tensor, k: int) -> Tensor:
         return zero_where_equal(z_scores(subset_maxima(rewards, k)), rewards)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PasskAnalytic(MaxAtK):
+    """A_i = (s_i − E[max]) / (√(E[max²] − E[max]²) + 1e-6), s_i the mean of max_I r over the k-subsets I that hold i.
+
+    The analytic advantage of "Pass@k Training" (arXiv 2508.10751), written for any rewards: its authors have binary
+    ones, for which the variance is pass@k·(1 − pass@k), and add the same 1e-6. Expectations run over all k-subsets of
+    the group. The direction is that of `bon_mean`, the scale the spread of subsets in place of members. Standardised.
+    All-equal groups give 0, and so does k = n.
+    """
+
+    type = "passk_analytic"
+    label = "Analytic pass@k"
+    zero_gradient_at_n = True
+
+    def advantages(self, rewards: Tensor, k: int) -> Tensor:
+        weights = best_of_k_weights(rewards, k)
+        ascending = rewards.sort(dim=1).values
+        mean = (ascending * weights).sum(dim=1, keepdim=True)
+        variance = ((ascending - mean).square() * weights).sum(dim=1, keepdim=True)
+        gains = subset_maxima(rewards, k) * (rewards.shape[1] / k) - mean
+        return zero_where_equal(gains / (variance.sqrt() + 1e-6), rewards)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopM(MaxAtK):
+    """Objectives for the mean of the best m of k."""
+
+    m: int
+    """How many of the best of k count, 1 ≤ m ≤ k: the mean of their rewards is what is trained for."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.m > min(self.ks):
+            raise ValueError(f"{self.type}: m = {self.m} is more than k = {min(self.ks)}; 1 ≤ m ≤ k is needed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BonTopM(TopM):
+    """A_i = C(n,k)⁻¹ Σ_{I∋i} (f(I) − f(I∖i)), f(I) = (sum of the m largest rewards of I) / m.
+
+    `bon_loo1` for the mean of the best m of k in place of the best. By steps as there: step t of the sorted rewards
+    counts 1/m for i if fewer than m others of I lie at or above it,
+
+        A_(i) = C(n,k)⁻¹ Σ_{t≤i} (r_(t) − r_(t−1))/m · Σ_{j<m} C(t−1, k−1−j)·C(n−t, j).
+
+    Unbiased on-policy for ∇E f. Raw. m = 1 is `bon_loo1`; m = k is the mean reward without a baseline. All-equal groups
+    give 0 for m < k.
+    """
+
+    type = "bon_topm"
+    label = "BoN top-m"
+
+    def advantages(self, rewards: Tensor, k: int) -> Tensor:
+        ascending, order = rewards.sort(dim=1)
+        weights = rewards.new_tensor(_top_m_weights(rewards.shape[1], k, self.m))
+        return unsort((steps(ascending) * weights).cumsum(dim=1), order)
+
+
+@lru_cache
+def _top_m_weights(n: int, k: int, m: int) -> list[float]:
+    """Σ_{j<m} C(t−1, k−1−j)·C(n−t, j) / (m·C(n,k)) for t = 1..n, from exact integers."""
+    ways = [sum(_comb(t - 1, k - 1 - j) * _comb(n - t, j) for j in range(m)) for t in range(1, n + 1)]
+    return [count / (m * comb(n, k)) for count in ways]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderStatistic(MaxAtK):
+    """A_i = (k/n)·(mean of f over the k-subsets with i − mean of f over those without), f a mean of order statistics.
+
+    OrderGrad's L-statistics (arXiv 2606.06096) in our scale, which is k/n of theirs. The baseline never uses i, so
+    Σ_i A_i ∇log π_i is unbiased on-policy for ∇E f of k draws; advantages sum to 0. f = max is `bon_loo2`. Raw.
+    All-equal groups give 0; so does k = n, where no subset is without i.
+    """
+
+    type = "order_statistic"
+    label = "Order statistic"
+    zero_gradient_at_n = True
+
+    statistic: Literal["top", "rank", "trimmed"] = "top"
+    """What is trained for, of the rewards of k draws: the mean of the m best (`top`), the m-th best (`rank`), or the
+    mean without the m best and the m worst (`trimmed`; with m = (k−1)//2 the median)."""
+
+    m: int = 1
+    """The m of `statistic`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not all(self.ranks(k) for k in self.ks):
+            limit = "2m < k" if self.statistic == "trimmed" else "m ≤ k"
+            raise ValueError(f"{self.type}: {limit} is needed, got m = {self.m}, k = {min(self.ks)}")
+
+    def ranks(self, k: int) -> range:
+        """The ranks, 1 the lowest of k, whose mean is the statistic; empty where m does not fit k."""
+        return (
+            {
+                "top": range(k - self.m + 1, k + 1),
+                "rank": range(k - self.m + 1, k - self.m + 2),
+                "trimmed": range(self.m + 1, k - self.m + 1),
+            }[self.statistic]
+            if self.m <= k
+            else range(0)
+        )
+
+    def advantages(self, rewards: Tensor, k: int) -> Tensor:
+        n = rewards.shape[1]
+        if k == n:
+            return rewards.new_zeros(rewards.shape)
+        ascending, order = rewards.sort(dim=1)
+        own, above, below = map(rewards.new_tensor, _rank_weights(n, k, self.ranks(k)))
+        with_i = ascending * own + sum_above(ascending * above) + sum_below(ascending * below)
+        return zero_where_equal(unsort(centred(with_i) * (n / (n - k)), order), rewards)
+
+
+@lru_cache
+def _rank_weights(n: int, k: int, ranks: range) -> tuple[list[float], list[float], list[float]]:
+    """How often the t-th of n has one of the ranks in a k-subset that holds i, for t = i, above and below i.
+
+    Divided by C(n,k) and the number of ranks; from exact integers, for t = 1..n.
+    """
+
+    def share(ways: Callable[[int, int], int]) -> list[float]:
+        return [sum(ways(t, j) for j in ranks) / (len(ranks) * comb(n, k)) for t in range(1, n + 1)]
+
+    return (
+        share(lambda t, j: _comb(t - 1, j - 1) * _comb(n - t, k - j)),
+        share(lambda t, j: _comb(t - 2, j - 2) * _comb(n - t, k - j)),
+        share(lambda t, j: _comb(t - 1, j - 1) * _comb(n - t - 1, k - j - 1)),
+    )
+
+
+def _comb(n: int, k: int) -> int:
+    """C(n, k), 0 where n or k is negative."""
+    return comb(n, k) if n >= 0 and k >= 0 else 0

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 # A log-ratio without a clamp is kept within ±this, so that sums of log-ratios stay finite.
 MAX_LOG_RATIO = 1e4
+# e to this power is still far from the largest float.
+MAX_EXPONENT = 600
 
 
 # ---- on-policy
 def best_of_k_weights(like: Tensor, k: int) -> Tensor:
     """C(t−1, k−1)/C(n, k) for t = 1..n, as a running product from k/n at the top: no binomial is formed."""
-    t = _counts(like)
+    t = ranks(like)
     ratios = (t + 1 - k).clamp(min=0) / t
     ratios[-1] = 1
     return (k / like.shape[1] * ratios.flip(0).cumprod(0)).flip(0)
@@ -30,7 +32,7 @@ def best_of_k_weights(like: Tensor, k: int) -> Tensor:
 
 def one_fewer(weights: Tensor, k: int, step: int) -> Tensor:
     """C(t−s, k−s)/C(n,k) → C(t−s−1, k−s−1)/C(n,k) for s = `step`: a factor (k−s)/(t−s), zero for t ≤ s."""
-    t = _counts(weights)
+    t = ranks(weights)
     return (weights * (k - step) / (t - step).clamp(min=1)).masked_fill(t <= step, 0.0)
 
 
@@ -82,6 +84,30 @@ def prefix_products(log_rho: Tensor, k: int) -> Tensor:
     return (log_sums - log_subsets).exp().clamp(max=sys.float_info.max)
 
 
+def scaled_ratios(log_rho: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Ratios of at most min(k, 600)/n, and the factor [groups, 1] from sums over (k−1)-products of them to means.
+
+    The factor undoes the scale and divides by C(n,k). With it, no elementary symmetric polynomial of the scaled ratios
+    exceeds e^600, so a sum over products of any degree is a plain sum.
+    """
+    n = log_rho.shape[1]
+    log_scale = log_rho.amax(dim=1, keepdim=True) - math.log(min(k, MAX_EXPONENT) / n)
+    return (log_rho - log_scale).exp(), ((k - 1) * log_scale - math.log(math.comb(n, k))).exp()
+
+
+def products_below(rho: Tensor, degree: int) -> list[Tensor]:
+    """e_0 … e_degree of (ρ_1 … ρ_{t−1}) for every t, as in `prefix_products`."""
+    sums = [rho.new_ones(rho.shape)]
+    for _ in range(degree):
+        sums.append(sum_below(rho * sums[-1]))
+    return sums
+
+
+def products_above(rho: Tensor, degree: int) -> list[Tensor]:
+    """e_0 … e_degree of (ρ_{t+1} … ρ_n) for every t."""
+    return [sums.flip(1) for sums in products_below(rho.flip(1), degree)]
+
+
 def clamped(log_ratios: Tensor, limit: float | None) -> Tensor:
     """Log-ratios within ±limit; None: no clamp that matters."""
     limit = MAX_LOG_RATIO if limit is None else limit
@@ -129,7 +155,7 @@ def zero_where_equal(values: Tensor, rewards: Tensor) -> Tensor:
     return values.masked_fill(degenerate_groups(rewards)[:, None], 0.0)
 
 
-def _counts(like: Tensor) -> Tensor:
+def ranks(like: Tensor) -> Tensor:
     """1 … n for the last dimension of `like`."""
     return like.new_ones(like.shape[-1]).cumsum(0)
 
