@@ -98,7 +98,9 @@ def _descriptions(kind: type) -> dict[str, str]:
     for part in reversed(kind.__mro__):
         if is_dataclass(part) and "__annotations__" in vars(part):
             properties = TypeAdapter(part).json_schema()["properties"]
-            found |= {name: node["description"] for name, node in properties.items() if "description" in node}
+            found |= {
+                n: " ".join(node["description"].split()) for n, node in properties.items() if "description" in node
+            }
     return found
 
 
