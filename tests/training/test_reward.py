@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from maxk.artifacts.records import Problem, Test
-from maxk.grading import Grader, Limits, Verdict
+from maxk.grading import Grader, Limits, Verdict, VerdictCache
 from maxk.training.reward import PassRateReward
 
 PROBLEMS = [
@@ -36,13 +37,31 @@ def reward() -> Any:
         ("while True: pass", "p/1", 0.0),
     ],
 )
-def test_reward_is_the_share_of_passed_tests(completion: str, problem: str, expected: float, reward: Any) -> None:
+def test_reward_is_the_fraction_of_passed_tests(completion: str, problem: str, expected: float, reward: Any) -> None:
     assert reward([completion], [problem]) == [expected]
 
 
 def test_rewards_come_in_order_also_from_chat_messages(reward: Any) -> None:
     completions = [[{"role": "assistant", "content": text}] for text in (SUM, "print(9)", "print(input())")]
     assert reward(completions, ["p/0", "p/0", "p/1"], prompts=[], trainer_state=None) == [1.0, 0.25, 1.0]
+
+
+def test_rewards_can_be_started_before_they_are_asked_for(tmp_path: Path) -> None:
+    """In a thread, with a verdict cache that this thread has opened; a call without `start` grades by itself."""
+    with VerdictCache(tmp_path / "verdicts.sqlite") as cache, Grader(workers=1, cache=cache) as grader:
+        reward = PassRateReward(grader, PROBLEMS, Limits())
+        reward.start([SUM, "print(9)"], ["p/0", "p/0"])
+        assert reward([], []) == [1.0, 0.25]
+        assert reward(["print(input())"], ["p/1"]) == [1.0]
+        assert grader.stats.submissions == 3
+
+
+def test_an_error_while_grading_reaches_the_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Grader(workers=1) as grader:
+        reward = PassRateReward(grader, PROBLEMS, Limits())
+        reward.start([SUM], ["p/2"])
+        with pytest.raises(KeyError, match="p/2"):
+            reward([SUM], ["p/2"])
 
 
 def test_what_could_not_be_graded_has_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:

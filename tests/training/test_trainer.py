@@ -38,7 +38,7 @@ def trained(
     training = TRAINING.model_copy(update=options.pop("training", {}))
     args = arguments(training, folder, seed=0, prompts=len(schedule(training, 2 * len(PROMPTS), seed=0)))
     extra = {"rollout_func": None, "processing_class": tokenizer(model), **options}
-    trainer = make_trainer(model, args, kind=kind, rewards=count_a, objective=objective, **extra)
+    trainer = make_trainer(model, args, kind=kind, objective=objective, **extra)
     trainer.train(resume_from_checkpoint=resume)
     return trainer
 
@@ -92,6 +92,32 @@ def test_a_reference_in_16_bits_still_counts_as_the_base_policy(letters_model: s
     assert {p.dtype for p in trainer.ref_model.parameters()} == {torch.bfloat16}
     assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
     assert 0 < steps(trainer)[0]["kl"] < 0.01
+
+
+# ---- rewards beside the reference model
+def test_rewards_start_before_log_probabilities_are_computed(letters_model: str, tmp_path: Path) -> None:
+    events: list[Any] = []
+
+    class Reward:
+        __name__ = "started"
+
+        def start(self, completions: list[str], problem_id: list[str]) -> None:
+            events.append(("start", completions, problem_id))
+
+        def __call__(self, completions: list[str], problem_id: list[str], **_: Any) -> list[float | None]:
+            events.append(("call", completions, problem_id))
+            return count_a(completions)
+
+    class Watched(PolicyTrainer):
+        def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+            events.append("pass")
+            return super()._get_per_token_logps_and_entropies(*args, **kwargs)
+
+    trained(letters_model, tmp_path, "bon_loo1", kind=Watched, rewards=Reward())
+    start, reference, call, *_ = events
+    assert (start[0], reference, call[0]) == ("start", "pass", "call")
+    assert start[1:] == call[1:]
+    assert start[2] == [str(i) for i in range(4) for _ in range(4)]
 
 
 # ---- several processes

@@ -106,8 +106,8 @@ def make_trainer(
         model=model,
         args=args,
         reward_funcs=rewards,
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS * 4}),
-        eval_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS * 4, "problem_id": [str(i) for i in range(16)]}),
+        eval_dataset=Dataset.from_dict({"prompt": PROMPTS, "problem_id": ["a", "b", "c", "d"]}),
         callbacks=callbacks,
         **{"rollout_func": laid_down, **extra},
     )

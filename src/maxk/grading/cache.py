@@ -101,7 +101,8 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _made(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+    # One thread at a time uses the connection, not always the one that made it: training grades in a thread.
+    database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     try:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")  # a crash may lose verdicts, never corrupt them

@@ -1,7 +1,7 @@
-"""Sampling completions from a policy: one module a backend, all behind `Backend`.
+"""Sampling completions from a policy: one module per backend, all behind `Backend`.
 
-A request is one chunk of one problem's completions with a seed of its own, derived from (experiment seed, policy,
-problem, chunk). Shards and batches therefore do not change which samples a problem gets.
+A request is one chunk of one problem's completions. Its seed is derived from (experiment seed, policy, problem, chunk),
+so shards and batches do not change which samples a problem gets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """`count` completions of `prompt`, drawn under `seed`; they are samples `first`, `first + 1`, … of the problem."""
+    """`count` completions of `prompt`, drawn with `seed`: samples `first`, `first + 1`, … of the problem."""
 
     problem_id: str
     prompt: str
@@ -39,16 +39,18 @@ class Request:
 
 
 class Backend(Protocol):
+    """A loaded model that answers requests."""
+
     @property
     def facts(self) -> Mapping[str, str | float]:
-        """What the samples' provenance records of the backend, beside its name."""
+        """Recorded in the provenance of the samples, next to the backend's name."""
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
-        """Yields every request with its completions, in any order."""
+        """Yields every request with its `count` completions; the requests in any order."""
 
 
 def seed_of(*parts: object) -> int:
-    """A 63-bit seed from any coordinates, the same on every machine and in every process."""
+    """A 63-bit seed from any values, the same on every machine and in every process."""
     text = "\x1f".join(map(str, parts))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
@@ -68,16 +70,16 @@ def requests(tasks: Sequence[Task], prompts: Sequence[str], policy: str, config:
     ]
 
 
-# ------------------------------------------------------------------------------- what all backends do the same way
+# ---- shared by all backends
 def dtype_of(config: Sampling, on_gpu: bool) -> str:
-    """The type of weights and activations that `auto` means."""
+    """The type of weights and activations, with `auto` resolved."""
     if config.dtype != "auto":
         return config.dtype
     return "bfloat16" if on_gpu else "float32"
 
 
 def stop_tokens(policy: Policy, tokenizer: Any, config: Sampling) -> list[int]:
-    """Ids of the tokens that end a completion: the policy's own ends of sequence and `config.stop_tokens`."""
+    """Ids of the tokens that end a completion: the policy's end-of-sequence tokens and `config.stop_tokens`."""
     try:
         own = models.generation_config(policy.model, policy.revision).eos_token_id
     except OSError:  # the folder has no generation_config.json
@@ -93,9 +95,9 @@ def stop_tokens(policy: Policy, tokenizer: Any, config: Sampling) -> list[int]:
 
 
 def encode(requests: Sequence[Request], tokenizer: Any, config: Sampling, limit: int | None) -> dict[str, list[int]]:
-    """Token ids of every prompt, each of which must leave `max_tokens` of the model's `limit`.
+    """Token ids of every prompt; UserError if one leaves less than `max_tokens` of the model's `limit`.
 
-    A prompt that begins with the beginning-of-sequence token, as chat templates write it, gets no second one.
+    A prompt that starts with the beginning-of-sequence token, as chat templates write it, gets no second one.
     """
     ids: dict[str, list[int]] = {}
     for request in requests:
@@ -115,7 +117,7 @@ def encode(requests: Sequence[Request], tokenizer: Any, config: Sampling, limit:
 def completions(
     rows: Iterable[Sequence[int]], entropies: Iterable[float | None], stop: Sequence[int], tokenizer: Any
 ) -> Iterator[Completion]:
-    """Completions from their tokens. The stop token counts, but is no part of the text; equal rows are decoded once."""
+    """Completions from token rows. The stop token counts as a token but is not in the text. Decodes equal rows once."""
     texts: dict[tuple[int, ...], str] = {}
     for row, entropy in zip(rows, entropies, strict=True):
         stopped = row[-1] in stop
@@ -125,7 +127,7 @@ def completions(
         yield Completion(texts[kept], len(row), "stop" if stopped else "length", entropy)
 
 
-# ------------------------------------------------------------------------------------------------ backends
+# ---- the backends
 def _transformers(policy: Policy, config: Sampling) -> Backend:
     from maxk.sampling.transformers import TransformersBackend
 

@@ -1,15 +1,15 @@
-"""Sampling with transformers: a loop of our own over the model's forward pass, for it does what `generate` cannot.
+"""Sampling with transformers: our own loop over the model's forward pass, because `generate` lacks two properties.
 
 *Equal prefixes are computed once.* A problem's samples share its prompt, and many share their first tokens too. A row
-of the batch is a distinct prefix, not a sample: rows split where samples part, and vanish where the last of their
-samples ends. `generate` keeps one row a sample, from the prompt to the end of the longest. At the default experiment's
-scale a fifth of the rows is left, for a tenth of the CPU time (benchmarks/sampling.py); a large model gains what
-repeated prompts and ended rows would cost.
+of the batch is a distinct prefix, not a sample: a row splits where its samples diverge and ends with the last of them.
+`generate` keeps one row per sample until the longest sample ends. At the scale of the default experiment this leaves a
+fifth of the rows and takes a tenth of the CPU time (benchmarks/sampling.py); a large model saves the repeated prompts
+and the finished rows.
 
-*A sample depends on its request alone.* `generate` draws from one global random state, so that a sample would depend on
-what shares its batch. Here every request draws uniform numbers of its own, one a token, before anything is computed; a
-token is the inverse of the cumulative distribution at its number. Batches change a sample only where rounding inside
-the model moves a boundary across that number (docs/sampling.md).
+*A sample depends on its request alone.* `generate` draws from one global random state, so a sample would depend on the
+other samples of its batch. Here every request first draws its own uniform numbers, one per token; a token is the
+inverse of the cumulative distribution at its number. Batches change a sample only if rounding inside the model moves a
+boundary across that number (docs/sampling.md).
 
 Requests are sorted by prompt length and packed into batches by a budget of tokens.
 """
@@ -31,17 +31,17 @@ from maxk.sampling import Completion, Request
 
 Prompts = Mapping[str, list[int]]  # token ids of every prompt
 
-RESOLUTION = 2**30  # of the uniform numbers; with the number of a row (`_inverse`) they must fit a float64
+RESOLUTION = 2**30  # of the uniform numbers; a row number plus a uniform number must fit a float64 (`_inverse`)
 
 
 class TransformersBackend:
-    """Loads the policy once; onto a GPU if there is one, else onto one thread of the CPU."""
+    """Loads the policy once: onto a GPU if there is one, otherwise onto one CPU thread."""
 
     def __init__(self, policy: Policy, config: Sampling) -> None:
         self.config = config
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         if self.device.type == "cpu":
-            torch.set_num_threads(1)  # for small models threads cost more than they give; jobs run side by side
+            torch.set_num_threads(1)  # more threads do not speed up small models, and jobs run side by side
         dtype = sampling.dtype_of(config, on_gpu=self.device.type == "cuda")
         self.tokenizer = models.tokenizer(policy.model, policy.revision)
         model = models.causal_lm(policy.model, policy.revision, dtype)
@@ -59,7 +59,7 @@ class TransformersBackend:
                 yield request, [next(completions) for _ in range(request.count)]
 
     def batches(self, requests: Sequence[Request], prompts: Prompts) -> Iterator[list[Request]]:
-        """Requests by falling length, as many as `batch_tokens` holds (a larger request is a batch of its own)."""
+        """Requests by decreasing prompt length, up to `batch_tokens` per batch; a larger request is its own batch."""
 
         def tokens(request: Request) -> int:
             return request.count * (len(prompts[request.prompt]) + self.config.max_tokens)
@@ -82,7 +82,7 @@ class TransformersBackend:
         tokens = torch.full(uniforms.shape, -1, device=self.device)
         entropies = torch.zeros(len(tokens), device=self.device)
 
-        running = torch.arange(len(tokens), device=self.device)  # samples that have not ended
+        running = torch.arange(len(tokens), device=self.device)  # unfinished samples
         row = torch.tensor([row_of[r.prompt] for r in batch for _ in range(r.count)], device=self.device)  # their rows
         prefixes = _Prefixes(self.model, [prompts[prompt] for prompt in row_of], self.device)
         for step in range(self.config.max_tokens):
@@ -100,7 +100,7 @@ class TransformersBackend:
         return tokens, entropies
 
     def _distribution(self, logits: torch.Tensor) -> torch.Tensor:
-        """What the next token is drawn from: temperature, then the nucleus."""
+        """Probabilities of the next token [rows, vocabulary], after temperature and nucleus."""
         logits = logits.float() / self.config.temperature
         if self.config.top_p < 1.0:
             logits = TopPLogitsWarper(self.config.top_p)(None, logits)
@@ -108,7 +108,7 @@ class TransformersBackend:
 
 
 class _Prefixes:
-    """The distinct beginnings of a batch's samples, a row of the key-value cache each, and their next-token logits."""
+    """The distinct prefixes of a batch's samples: one row each in the key-value cache, with next-token logits."""
 
     def __init__(self, model: torch.nn.Module, prompts: Sequence[list[int]], device: torch.device) -> None:
         self.model = model
@@ -121,7 +121,7 @@ class _Prefixes:
         self.logits = self._forward(torch.tensor([[0] * (width - len(ids)) + ids for ids in prompts], device=device))
 
     def extend(self, parents: torch.Tensor, tokens: torch.Tensor) -> None:
-        """The new rows: row i is row `parents[i]` with `tokens[i]` behind it."""
+        """Replaces the rows: the new row i is the old row `parents[i]` followed by `tokens[i]`."""
         if not torch.equal(parents, torch.arange(len(self.mask), device=parents.device)):
             self.cache.batch_select_indices(parents)
         self.mask = torch.cat([self.mask[parents], self.mask.new_ones(len(parents), 1)], dim=1)
@@ -148,9 +148,9 @@ def _uniforms(request: Request, length: int) -> torch.Tensor:
 
 
 def _inverse(p: torch.Tensor, row: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """The token of `p[row[i]]` at whose place its cumulative distribution passes `uniform[i]`.
+    """The token at which the cumulative distribution of `p[row[i]]` passes `uniform[i]`, for every sample i.
 
-    The rows' distributions are laid end to end, row r from r to r + 1, so that one search serves all samples.
+    The rows' distributions are concatenated, row r covering r to r + 1, so one search serves all samples.
     """
     cumulative = p.cumsum(1, dtype=torch.float64)
     line = cumulative.div_(cumulative[:, -1:].clone()).add_(torch.arange(len(p), device=p.device)[:, None])

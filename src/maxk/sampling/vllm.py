@@ -1,22 +1,22 @@
-"""Sampling with vLLM: one engine a job, fed request by request, so that its batch stays full until the last samples.
+"""Sampling with vLLM: one engine per job, fed request by request, so that its batch stays full until the last samples.
 
-*Seeds.* Every sample has a seed: vLLM counts up from the request's, which costs nothing that could be measured
-(docs/sampling.md). A job repeated on the same machine repeats its samples as far as vLLM's arithmetic does not depend
-on what shares a batch; in 16 bits it does.
+*Seeds.* Every sample has a seed: vLLM counts up from the request's seed, at no measurable cost (docs/sampling.md). A
+repeated job on the same machine draws the same samples if vLLM's arithmetic does not depend on the batch; in 16 bits it
+does.
 
-*Tokens and text.* Prompts go in as ids and completions come out as ids; both are made by the tokenizer and the stop
-tokens that the transformers backend uses, and nothing that a model folder recommends for sampling is applied.
+*Tokens and text.* Prompts and completions are exchanged as token ids, with the tokenizer and the stop tokens of the
+transformers backend. Sampling defaults in the model folder are ignored.
 
-*Entropy.* vLLM gives the K likeliest tokens' log-probabilities (`vllm.entropy_top_k`), no distribution. What is kept is
-the entropy of the distribution in which all other tokens are one: a lower bound, at most m · log(V − K) nats too low
-where they hold the mass m.
+*Entropy.* vLLM returns the log-probabilities of the K most likely tokens (`vllm.entropy_top_k`), not the distribution.
+We keep the entropy of the distribution in which all other tokens are one outcome: a lower bound, at most
+m · log(V − K) nats too low if the other tokens have mass m.
 
-*Weights.* Before it samples, the engine scores a prompt and a program; `transformers` scores them with the policy's
-weights on the CPU; the mean difference of their tokens' log-probabilities must stay below `TOLERANCE`. A wrong folder,
-adapters not merged, or a model that vLLM reads otherwise show; a difference between two checkpoints that is smaller
-than rounding does not.
+*Weights.* Before sampling, the engine scores a prompt and a program, and `transformers` scores them on the CPU with the
+policy's weights; the mean difference of the tokens' log-probabilities must stay below `TOLERANCE`. This detects a wrong
+folder, unmerged adapters and a model that vLLM loads differently; it does not detect differences between checkpoints
+that are smaller than rounding.
 
-Data parallelism is `sampling.shards`: jobs with a GPU each, as vLLM's own is for its server only.
+Data parallelism is `sampling.shards`, jobs with one GPU each: vLLM's own works in its server only.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from maxk.config import Sampling
 from maxk.errors import UserError
 from maxk.sampling import Completion, Request
 
-PROGRAM = "n = int(input())\nprint(sum(range(n + 1)))\n"  # scored behind a prompt to compare weights
-TOLERANCE = {"float32": 0.001, "bfloat16": 0.2, "float16": 0.03}  # mean nats a token; docs/sampling.md has measurements
-SCORED_TOKENS = 512  # the prompt's last ones: enough to compare by, and little for a CPU
+PROGRAM = "n = int(input())\nprint(sum(range(n + 1)))\n"  # scored after a prompt to compare weights
+TOLERANCE = {"float32": 0.001, "bfloat16": 0.2, "float16": 0.03}  # mean nats per token; measured in docs/sampling.md
+SCORED_TOKENS = 512  # at the end of the prompt: enough for a comparison, and fast on a CPU
 
 
 class VllmBackend:
-    """Starts the engine and compares its weights with the policy's. The engine ends with the process."""
+    """Starts the engine and compares its weights with the policy's; the engine ends with the process."""
 
     def __init__(self, policy: Policy, config: Sampling) -> None:
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
@@ -65,7 +65,7 @@ class VllmBackend:
                 max_model_len=config.vllm.max_model_len,
                 max_num_seqs=config.vllm.max_num_seqs,
                 enforce_eager=config.vllm.enforce_eager,
-                # A prompt read in parts rewinds its sample's generator, which those of the CPU cannot.
+                # Chunked prefill rewinds the generator of a seeded sample, which CPU generators do not support.
                 enable_chunked_prefill=False if on_cpu else None,
                 max_logprobs=config.vllm.entropy_top_k,
                 logprobs_mode="processed_logprobs" if config.entropy else "raw_logprobs",
@@ -75,7 +75,7 @@ class VllmBackend:
         self.facts: dict[str, str | float] = {"device": current_platform.device_type, "dtype": self.dtype}
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
-        """Yields every request with its completions, as they end."""
+        """Yields every request with its completions, in the order in which they finish."""
         if not requests:
             return
         prompts = sampling.encode(requests, self.tokenizer, self.config, self.engine.model_config.max_model_len)
@@ -87,7 +87,7 @@ class VllmBackend:
             yield request, list(self._completions(sorted(output.outputs, key=lambda one: one.index)))
 
     def _run(self, jobs: Iterator[tuple[str, list[int], Any]]) -> Iterator[Any]:
-        """Outputs of jobs (name, prompt, parameters); twice as many samples as run at once are handed in."""
+        """Outputs of jobs (name, prompt, parameters); keeps twice as many samples queued as run at once."""
         waiting = 0
         for name, prompt, parameters in jobs:
             self.engine.add_request(name, {"prompt_token_ids": prompt}, parameters)
@@ -113,7 +113,7 @@ class VllmBackend:
             top_p=self.config.top_p,
             max_tokens=self.config.max_tokens,
             stop_token_ids=self.stop_tokens,
-            ignore_eos=True,  # the ends of sequence are among the stop tokens
+            ignore_eos=True,  # end-of-sequence tokens are among the stop tokens
             detokenize=False,
             logprobs=self.config.vllm.entropy_top_k if self.config.entropy else None,
             flat_logprobs=True,
@@ -128,11 +128,11 @@ class VllmBackend:
         return sampling.completions([o.token_ids for o in outputs], entropies, self.stop_tokens, self.tokenizer)
 
     def _entropy(self, logprobs: Any) -> float:
-        """Mean over the tokens; each has the drawn token's log-probability, then those of the K likeliest."""
+        """Mean over the tokens. Each token has its own log-probability, followed by those of the K most likely."""
         likeliest = np.array(logprobs.logprobs).reshape(len(logprobs), -1)[:, 1:]
         return float(grouped_entropy(likeliest).mean())
 
-    # ---------------------------------------------------------------------------------------------- weights
+    # ---- weights
     def _checked_weights(self, prompt: list[int]) -> float:
         gap = self.weights_gap(self.policy, prompt)
         if not gap <= TOLERANCE[self.dtype]:
@@ -144,13 +144,13 @@ class VllmBackend:
         return gap
 
     def weights_gap(self, policy: Policy, prompt: list[int]) -> float:
-        """Mean absolute difference between the engine's log-probabilities of a text's tokens and `policy`'s."""
+        """Mean absolute difference, in nats per token, between the engine's and `policy`'s log-probabilities."""
         program = self.tokenizer(PROGRAM, add_special_tokens=False)["input_ids"]
         ids = [*prompt, *program][-SCORED_TOKENS:]
         return float(np.abs(self._scores(ids) - reference_scores(policy, ids, self.dtype)).mean())
 
     def _scores(self, ids: list[int]) -> np.ndarray:
-        """The engine's log-probability of every token but the first."""
+        """The engine's log-probabilities of all tokens except the first."""
         from vllm import SamplingParams
 
         parameters = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
@@ -159,7 +159,7 @@ class VllmBackend:
 
 
 def reference_scores(policy: Policy, ids: Sequence[int], dtype: str) -> np.ndarray:
-    """The same by `transformers` on the CPU. The model is dropped afterwards."""
+    """Log-probabilities of all tokens except the first by `transformers` on the CPU; frees the model afterwards."""
     import torch
 
     model = models.causal_lm(policy.model, policy.revision, dtype).eval()
@@ -171,7 +171,7 @@ def reference_scores(policy: Policy, ids: Sequence[int], dtype: str) -> np.ndarr
 
 
 def grouped_entropy(log_p: np.ndarray) -> np.ndarray:
-    """Entropy in nats of [tokens, K] log-probabilities, with the mass they leave as one more outcome."""
+    """Entropies in nats of [tokens, K] log-probabilities, with the remaining mass as one more outcome."""
     p = np.exp(log_p)
     rest = np.clip(1 - p.sum(1, keepdims=True), 0, 1)
     outcomes = np.concatenate([p, rest], axis=1)

@@ -1,4 +1,4 @@
-"""maxk base: the base policy, pretrained here or taken from the hub or a folder. A policy like any other."""
+"""maxk base: writes the base policy, which is pretrained here or taken from the hub or a folder."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
 
 
 def _identity(config: Config, model: str, revision: str | None) -> str:
-    """What the weights are, where the settings do not say it: a folder's content, or the commit that the hub served."""
+    """Identifies weights that the settings do not determine: a digest of a folder, or the commit from the hub."""
     if isinstance(config.base, PretrainedBase):
         return "pretrained"
     folder = Path(model)
@@ -61,9 +61,9 @@ def _identity(config: Config, model: str, revision: str | None) -> str:
 
 
 def _reachable(base: HubBase) -> str | None:
-    """The commit that the hub serves, which all later stages take; None for a folder.
+    """The commit that the hub serves and all later stages use; None for a folder.
 
-    Loads configuration and tokenizer, so that a wrong name or a missing network is told before any work.
+    Loads configuration and tokenizer, so that a wrong name or a missing network is reported before any work.
     """
     if Path(base.model).is_dir() and not any(Path(base.model).glob("*.safetensors")):
         raise UserError(

@@ -1,6 +1,6 @@
-"""maxk sample POLICY --shard I: completions of a policy for its share of every evaluated dataset.
+"""maxk sample POLICY --shard I: samples completions for one shard of the test problems of every evaluated dataset.
 
-One process serves all datasets, so that the model is loaded once and GPU memory is given back at the end.
+One process samples for all datasets, so the model is loaded once and GPU memory is released at the end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def share_of(config: Config, shard: int) -> slice:
-    """A shard's share of every dataset's test problems: every `shards`-th of them."""
+    """The shard's part of a dataset's test problems: every `shards`-th."""
     if not 0 <= shard < config.sampling.shards:
         raise UserError(
             f"shard {shard}: sampling.shards={config.sampling.shards} allows 0 … {config.sampling.shards - 1}"
@@ -63,7 +63,7 @@ def _tasks(config: Config, dataset: str, share: slice) -> list[Task]:
 def _sample(
     config: Config, policy: Policy, tasks: list[Task], shard: int
 ) -> tuple[dict[str, list[Any]], Mapping[str, str | float]]:
-    """All completions of the tasks, in sample order, by problem id; and what the backend tells of itself."""
+    """All completions of the tasks, in sample order, by problem id; and the backend's facts for the provenance."""
     from maxk import sampling
     from maxk.artifacts import models
     from maxk.data import prompts
@@ -82,7 +82,7 @@ def _sample(
 
 
 def _write_prompts(config: Config, policy: Policy, shard: int, tasks: list[Task], rendered: list[str]) -> None:
-    """Stores what the policy reads, a dataset a file; before the samples, whose existence means completion."""
+    """Stores the rendered prompts, one file per dataset; before the samples, whose existence means completion."""
     for dataset in config.evaluated:
         pairs = [(t.problem_id, text) for t, text in zip(tasks, rendered, strict=True) if t.dataset == dataset]
         columns = {"problem_id": [problem_id for problem_id, _ in pairs], "prompt": [text for _, text in pairs]}

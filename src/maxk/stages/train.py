@@ -1,8 +1,8 @@
 """maxk train OBJECTIVE --seed S: one GRPO training job.
 
 Reads the base policy and the train splits; writes the policy's folder: `model/`, `metrics.jsonl` and, last,
-`policy.json`. A killed job goes on from its last checkpoint when started again. Checkpoints belong to the settings they
-were made with: after a change of the configuration, training starts anew.
+`policy.json`. A killed job resumes from its last checkpoint when it is started again. Checkpoints are stored under a
+digest of the settings, so training starts anew after a change of the configuration.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.every_objective)}")
     training = config.training_of(args.objective)
     accelerate_config.require_sound(training, config.gpus)
-    if training.processes == 1 or os.environ.get("WORLD_SIZE") != str(training.processes):  # not one of several yet
+    if training.processes == 1 or os.environ.get("WORLD_SIZE") != str(training.processes):  # not launched yet
         gpus.hold(training.processes if config.gpus else 0)
         if training.processes > 1:
             _launch(training)
-    if training.processes > 1 and int(os.environ["RANK"]) > 0:  # the first process speaks for all
+    if training.processes > 1 and int(os.environ["RANK"]) > 0:  # only the first process reports and writes
         _train(config, args.objective, args.seed, tracking.Run())
         return
     name, layout = policy_name(args.objective, args.seed), config.layout
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     with files.lock(folder), tracking.stage(config, "train", policy=name) as tracked:
         policy = _train(config, args.objective, args.seed, tracked)
         files.write_policy(layout.policy(name), policy)
-        shutil.rmtree(folder / "checkpoints")  # only now: without the marker they are what a killed run goes on from
+        shutil.rmtree(folder / "checkpoints")  # last: until policy.json exists, a killed run resumes from them
         tracked.artifact(layout.policy(name))
         tracked.artifact(layout.metrics(name))
         lines = [json.loads(line) for line in Path(layout.metrics(name)).read_text(encoding="utf-8").splitlines()]
@@ -62,9 +62,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _launch(training: Training) -> None:
-    """Starts the same command again, once a process; does not return.
+    """Replaces this process by a launcher that runs the same command once per process; does not return.
 
-    `torchrun` for plain data parallelism, on GPUs or (gloo) on the CPU; `accelerate launch` where a config file names a
+    `torchrun` for plain data parallelism, on GPUs or (gloo) on the CPU; `accelerate launch` if a config file names a
     sharding strategy.
     """
     processes = str(training.processes)
@@ -76,7 +76,7 @@ def _launch(training: Training) -> None:
 
 
 def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Policy:
-    """Trains to the end, from the last checkpoint where there is one; returns the policy whose model is saved."""
+    """Trains to the end, from the last checkpoint if there is one, saves the model and returns its policy."""
     name, layout = policy_name(objective, seed), config.layout
     settings, training = config.settings("train", objective=objective), config.training_of(objective)
     base = files.read_policy(layout.policy(BASE))
@@ -117,7 +117,7 @@ def _optimise(
     environment.quiet_libraries()
     training = config.training_of(objective)
     if not torch.cuda.is_available():
-        torch.set_num_threads(1)  # for small models threads cost more than they give; jobs run side by side
+        torch.set_num_threads(1)  # more threads do not speed up small models, and jobs run side by side
     checkpoints = folder / "checkpoints" / lineage
     tokenizer = models.tokenizer(base.model, base.revision, padding_side="left")
     rows, heldout = _prompts(config, training, problems, tokenizer, seed)
@@ -146,7 +146,7 @@ def _optimise(
         )
         trainer.remove_callback(PrinterCallback)
         if trainer.is_world_process_zero():
-            (folder / "policy.json").unlink(missing_ok=True)  # a policy that is trained again is not finished
+            (folder / "policy.json").unlink(missing_ok=True)  # a policy that is being retrained is not finished
         trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
         for complaint in grader.stats.complaints():
             print(complaint, file=sys.stderr)
@@ -157,7 +157,7 @@ def _optimise(
 
 
 def _prompts(config: Config, training: Training, problems: list[Problem], tokenizer: Any, seed: int) -> tuple[Any, Any]:
-    """Prompts to train on, and those kept out for evaluation while training (None where there is none)."""
+    """Prompts to train on, and held-out prompts for evaluation during training (None without `evaluation`)."""
     from datasets import Dataset
 
     from maxk.data import prompts
@@ -176,14 +176,14 @@ def _prompts(config: Config, training: Training, problems: list[Problem], tokeni
     kept = len(rows) - training.evaluation.problems
     if kept < 1:
         raise UserError(
-            f"training.evaluation.problems={training.evaluation.problems} leaves none of {len(rows)} problems to train"
+            f"training.evaluation.problems={training.evaluation.problems} leaves none of {len(rows)} problems to train on"
         )
     shuffled = rows.shuffle(seed=seed)
     return shuffled.select(range(kept)), shuffled.select(range(kept, len(rows)))
 
 
 def _without_bos(prompt: str, tokenizer: Any) -> str:
-    """Chat templates write the beginning-of-sequence token; TRL's tokenization of plain text adds it once more."""
+    """The prompt without the beginning-of-sequence token of a chat template, if TRL's tokenization adds it again."""
     if tokenizer.bos_token is None or not prompt.startswith(tokenizer.bos_token):
         return prompt
     adds = tokenizer("")["input_ids"][:1] == [tokenizer.bos_token_id]
@@ -191,7 +191,7 @@ def _without_bos(prompt: str, tokenizer: Any) -> str:
 
 
 def last_checkpoint(folder: Path) -> str | None:
-    """The newest whole checkpoint. The trainer writes `trainer_state.json` last; without it a checkpoint is half."""
+    """The newest complete checkpoint. The trainer writes `trainer_state.json` last; without it one is incomplete."""
     found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]))
     for path in reversed(found):
         try:
@@ -204,7 +204,7 @@ def last_checkpoint(folder: Path) -> str | None:
 
 
 def _save_model(trainer: Any, tokenizer: Any, target: Path) -> None:
-    """Saves model and tokenizer as one Hugging Face folder that is either whole or absent; adapters are merged."""
+    """Saves model and tokenizer as one Hugging Face folder, which appears complete or not at all; merges adapters."""
     partial = target.with_name("model.partial")
     if trainer.is_world_process_zero():
         shutil.rmtree(partial, ignore_errors=True)
@@ -218,6 +218,6 @@ def _save_model(trainer: Any, tokenizer: Any, target: Path) -> None:
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(partial)
-        (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle, which nobody who uses the model needs
+        (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle that no user of the model needs
         shutil.rmtree(target, ignore_errors=True)
         partial.rename(target)

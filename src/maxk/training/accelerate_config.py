@@ -1,6 +1,6 @@
-"""What an accelerate config file does with a model's weights, read as `accelerate launch` reads it.
+"""How an accelerate config file distributes a model's weights, read as `accelerate launch` reads it.
 
-sharding.read("config/accelerate/fsdp2.yaml").read_once
+accelerate_config.read("config/accelerate/fsdp2.yaml").shards
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import Any
 from maxk.config import Training, read_yaml
 from maxk.errors import UserError
 
-DEEPSPEED = "deepspeed==0.19.8"  # the version that was tried (docs/scale.md)
+DEEPSPEED = "deepspeed==0.19.8"  # the tested version (docs/scale.md)
 
 
 @dataclass(frozen=True)
 class Sharding:
-    """`strategy` is accelerate's `distributed_type`.
+    """How weights are distributed.
 
-    Weights are read by the first process alone (`read_once`) or by all.
+    strategy    accelerate's `distributed_type`
+    read_once   only the first process reads the weights from disk; otherwise every process does
     """
 
     strategy: str
@@ -30,7 +31,7 @@ class Sharding:
 
     @property
     def shards(self) -> bool:
-        """Whether a process holds only a part of the weights."""
+        """Whether each process holds only a part of the weights."""
         return self.strategy not in ("NO", "MULTI_GPU", "MULTI_CPU")
 
 
@@ -38,13 +39,13 @@ WHOLE = Sharding("NO", fsdp2=False, read_once=False)  # without an accelerate fi
 
 
 def read(path: str) -> Sharding:
-    """The sharding of an accelerate config file; UserError where it cannot be read."""
+    """The sharding of an accelerate config file; UserError if it cannot be read."""
     content = read_yaml(path)
     strategy = str(content.get("distributed_type", "NO"))
     # Both spellings are accelerate's: fsdp_version and, as in its Python API, version.
     fsdp = {str(key).removeprefix("fsdp_"): value for key, value in _section(content, "fsdp_config").items()}
     deepspeed = _section(content, "deepspeed_config")
-    # `accelerate launch` takes efficient loading for true where the key is left out.
+    # `accelerate launch` defaults to efficient loading.
     first_alone = strategy == "FSDP" and _true(fsdp.get("cpu_ram_efficient_loading", True))
     return Sharding(
         strategy,
@@ -59,7 +60,7 @@ def _section(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _true(value: Any) -> bool:
-    """YAML's booleans, and the texts and numbers that accelerate takes for them."""
+    """Booleans as accelerate reads them: also from strings and numbers."""
     return str(value).lower() not in ("false", "0", "no", "n", "off", "none", "")
 
 
@@ -69,11 +70,11 @@ def has_deepspeed() -> bool:
 
 
 def require_sound(training: Training, gpus: int) -> None:
-    """Refuses what an accelerate file would get wrong without a word, and one that cannot be followed.
+    """Raises UserError for combinations that accelerate would accept and silently get wrong, and for missing files.
 
-    Accelerate shards on GPUs only, else it makes whole copies. Adapters can be merged only into whole weights. Under
-    FSDP2, TRL 1.16 shards the reference model as every process holds it, and where one reads for all ("efficient
-    loading") the others hold nothing (docs/scale.md).
+    Accelerate shards on GPUs only; on the CPU it copies the model. Adapters can be merged only into whole weights.
+    Under FSDP2, TRL 1.16 shards the reference model from what each process holds; with "efficient loading" only the
+    first process holds any weights (docs/scale.md).
     """
     file = training.accelerate
     if file is None:
@@ -92,6 +93,11 @@ def require_sound(training: Training, gpus: int) -> None:
         raise UserError(
             f"training.lora: adapters cannot be merged into weights that {file} shards ({found.strategy}); "
             "use config/accelerate/ddp.yaml, or train all weights"
+        )
+    if training.reference_precision != "float32":
+        raise UserError(
+            f"training.reference_precision: {file} shards the reference model ({found.strategy}) and sets its "
+            "precision; leave the key out"
         )
     if training.kl_coefficient and found.fsdp2 and found.read_once:
         raise UserError(

@@ -1,4 +1,4 @@
-"""What happens between optimiser steps: metrics to file and tracker, progress, and a clean stop on SIGTERM."""
+"""Callbacks between optimiser steps: metrics to file and tracker, progress, non-finite gradients, stop on SIGTERM."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from maxk.tracking import Run
 
 
 class MetricsLog(TrainerCallback):
-    """One JSON line an optimiser step in `metrics.jsonl`, mirrored to the tracker.
+    """Writes one JSON line per optimiser step to `metrics.jsonl` and mirrors it to the tracker.
 
-    A resumed run first drops the lines after its checkpoint, so that the file is that of an undisturbed run.
+    A resumed run first drops the lines after its checkpoint, so the file equals that of an uninterrupted run.
     """
 
     def __init__(self, path: Path, run: Run) -> None:
@@ -49,14 +49,14 @@ class MetricsLog(TrainerCallback):
         self._run.metrics({name: v for name, v in logs.items() if isinstance(v, int | float)}, step=state.global_step)
 
     def _lines(self) -> list[str]:
-        """Whole lines only: a killed run can leave half a line."""
+        """Complete lines only: a killed run can leave half a line."""
         if not self._path.exists():
             return []
         return [line for line in self._path.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")]
 
 
 class ProgressLine(TrainerCallback):
-    """Steps done, with the current reward and KL."""
+    """Shows the steps done, with the current reward and KL."""
 
     def __init__(self, label: str) -> None:
         self._label, self._status = label, ""
@@ -88,10 +88,10 @@ class ProgressLine(TrainerCallback):
 
 
 class SkipNonfinite(TrainerCallback):
-    """Skips an optimiser step whose gradient is not finite, as a scaler of mixed precision does, and says so.
+    """Skips an optimiser step whose gradient is not finite, as a mixed-precision scaler does, and reports it.
 
-    On a GPU in bfloat16 a backward pass was seen to give NaN for a finite loss (docs/results-mini.md); such a step
-    would turn every weight to NaN. The step's `grad_norm` in the log is not finite.
+    On a GPU in bfloat16 a backward pass once gave NaN for a finite loss (docs/results-mini.md); the step would have
+    turned every weight into NaN. The step's `grad_norm` in the log is not finite.
     """
 
     def on_pre_optimizer_step(
@@ -104,7 +104,7 @@ class SkipNonfinite(TrainerCallback):
     ) -> None:
         assert model is not None
         finite = [parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None]
-        if not finite or torch.stack(finite).all():  # asked once: every answer waits for the GPU
+        if not finite or torch.stack(finite).all():  # one transfer: each waits for the GPU
             return
         print(f"train: step {state.global_step + 1} is skipped, its gradient is not finite", file=sys.stderr)
         for parameter in model.parameters():
@@ -112,9 +112,9 @@ class SkipNonfinite(TrainerCallback):
 
 
 class StopOnSignal(TrainerCallback):
-    """On SIGTERM (preemption, a cancelled job): finish the generation batch, save a checkpoint and stop.
+    """On SIGTERM (preemption, a cancelled job): finishes the generation batch, saves a checkpoint and stops.
 
-    Stopping inside a batch's PPO iterations would make the resumed run draw other samples.
+    If it stopped between the PPO iterations of a batch, the resumed run would draw other samples.
     """
 
     def __init__(self, iterations: int) -> None:
@@ -132,7 +132,7 @@ class StopOnSignal(TrainerCallback):
             control.should_training_stop = True
 
     def _any_received(self) -> bool:
-        """The signal may reach the processes on either side of a step's end: they agree, or one would wait forever."""
+        """Processes may receive the signal in different steps; they must agree, or one would wait forever."""
         if not dist.is_available() or not dist.is_initialized():
             return self.received
         flag = torch.tensor(int(self.received), device="cuda" if dist.get_backend() == "nccl" else "cpu")

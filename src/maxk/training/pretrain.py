@@ -1,9 +1,8 @@
-"""Pretraining of the pocket base model: a tokenizer and a small Llama decoder, learned from a generated
-corpus.
+"""Pretraining of the pocket base model: a tokenizer and a small Llama decoder, trained on a generated corpus.
 
-The model learns prompt → program → end of sequence; the prompt's own tokens carry no loss, for nobody will
-ask it to write statements. Everything runs on one thread: at this size more threads cost CPU time and give
-none back, and one thread makes a seed repeatable. The result is an ordinary Hugging Face folder.
+The model learns prompt → program → end of sequence; the prompt's tokens carry no loss, because the model never has to
+write statements. Everything runs on one thread: at this size more threads cost CPU time without any speed-up, and one
+thread makes a seed repeatable. The result is an ordinary Hugging Face folder.
 
     maxk base --config results/config.json
 """
@@ -34,9 +33,9 @@ from maxk.data.prompts import Prompt
 from maxk.errors import UserError
 
 PAD, END, UNKNOWN = SPECIAL_TOKENS = ("<pad>", "<end>", "<unknown>")
-WARMUP = 0.05  # share of the steps
+WARMUP = 0.05  # fraction of the steps
 BETAS, WEIGHT_DECAY, MAX_GRAD_NORM = (0.9, 0.95), 0.1, 1.0
-CONTEXT = 512  # positions the model states it can take; prompts and programs of the corpus need 85
+CONTEXT = 512  # context length in tokens; prompts and programs of the corpus need 85
 IGNORED = -100  # label of a token without loss
 CURVE_POINTS = 20
 POOL = 16  # batches
@@ -54,9 +53,9 @@ class Batch(NamedTuple):
 def pretrain(
     config: PretrainedBase, prompt: Prompt, folder: Path, track: Track = lambda steps: steps
 ) -> dict[str, Any]:
-    """Trains the base model into `folder`, which appears whole or not at all, and returns metrics.
+    """Trains the base model into `folder`, which appears complete or not at all, and returns metrics.
 
-    `loss` in the metrics is the curve: (step, mean loss in nats a program token since the point before).
+    `loss` in the metrics is a curve of (step, mean loss in nats per program token since the previous point).
     """
     if prompt.chat:
         raise UserError("prompt.chat: a base with source: pretrain has no chat template; set it to false")
@@ -76,10 +75,10 @@ def pretrain(
 
 # -------------------------------------------------------------------------------------------------- tokenizer
 def learn_tokenizer(pairs: Iterable[tuple[str, str]], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Byte-pair tokens learned line by line: one may span the words of a line, none a line break.
+    """Byte-pair tokens learned line by line: a token may span several words of a line but no line break.
 
-    The alphabet is the bytes of the corpus, spaces and line breaks included, so that decoding gives back
-    every text made of them exactly.
+    The alphabet is the bytes of the corpus, spaces and line breaks included, so decoding reproduces every text over it
+    exactly.
     """
     tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -105,7 +104,7 @@ def learn_tokenizer(pairs: Iterable[tuple[str, str]], vocabulary: int) -> PreTra
 
 
 def _encode(tokenizer: PreTrainedTokenizerFast, pairs: Sequence[tuple[str, str]]) -> Batch:
-    """Every pair as prompt, program, end; prompt and program are tokenized apart, as in generation."""
+    """Every pair as prompt, program, end; prompt and program are tokenized separately, as in generation."""
     encode = tokenizer.backend_tokenizer.encode_batch
     heads, tails = ([text.ids for text in encode(texts)] for texts in zip(*pairs, strict=True))
     width = max(len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)) + 1
@@ -164,8 +163,7 @@ def _train(model: LlamaForCausalLM, data: Batch, config: PretrainedBase, track: 
 
 
 def _loss(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
-    """Mean cross-entropy of the program's tokens. Padding on the right needs no mask under causal
-    attention."""
+    """Mean cross-entropy of the program's tokens. Under causal attention, padding on the right needs no mask."""
     targets = batch.labels[:, 1:]
     scored = targets != IGNORED
     hidden = model.model(batch.inputs[:, :-1]).last_hidden_state
@@ -173,10 +171,10 @@ def _loss(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
 
 
 def _batches(data: Batch, size: int) -> Iterator[Batch]:
-    """Passes over shuffled data without end, each batch cut to its longest sequence.
+    """Endless passes over shuffled data, each batch cut to its longest sequence.
 
-    Sequences of like length meet in a batch: sorting pools of shuffled ones saves a third of the time, for
-    0.01 nats more of held-out loss.
+    Batches hold sequences of similar length: sorting within pools of shuffled ones saves a third of the time and costs
+    0.01 nats of held-out loss.
     """
     lengths = (data.labels != IGNORED).int().mul(torch.arange(data.labels.shape[1])).amax(dim=1) + 1
     while True:
@@ -201,8 +199,10 @@ def _single_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `folder`; on success it replaces `folder`, on any error it is
-    removed. One process at a time: what a killed one left is removed."""
+    """Yields a temporary folder next to `folder` that replaces it on success and is removed on any error.
+
+    For one process at a time: it removes what a killed process left.
+    """
     temporary = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)

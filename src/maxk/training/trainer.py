@@ -1,4 +1,4 @@
-"""The pipeline's trainer: MaxkTrainer with a lighter reference model, which must be the base policy."""
+"""The pipeline's trainer: MaxkTrainer that grades beside the GPU and checks its reference model."""
 
 from __future__ import annotations
 
@@ -17,15 +17,30 @@ REFERENCE_KL = 0.01
 
 
 class PolicyTrainer(MaxkTrainer):
-    """Raises UserError before the first step if the reference model differs from the policy.
+    """MaxkTrainer for problems with tests: every row of its datasets has a `problem_id`.
 
     reference_precision   "float32" or "bfloat16": the type of the reference model's weights.
+
+    Reward functions with a method `start` begin as soon as the completions are there, so that programs run while the
+    reference model computes. Raises UserError before the first step if the reference model differs from the policy.
     """
 
     def __init__(self, *args: Any, reference_precision: str = "float32", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if reference_precision == "bfloat16" and self.ref_model is not None:
             self.ref_model.to(torch.bfloat16)
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self._problem_ids = [row["problem_id"] for row in inputs]
+        return super()._generate_and_score_completions(inputs)
+
+    def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
+        output: tuple[Any, ...] = super()._generate(prompts)
+        _, _, _, completions, *_ = output
+        for reward in self.reward_funcs:
+            if hasattr(reward, "start"):
+                reward.start(completions, self._problem_ids)
+        return output
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         loss: Tensor = super()._compute_loss(model, inputs)
