@@ -72,10 +72,12 @@ audit: $(READY)
 	.venv-audit/bin/pip install --quiet --no-compile pip-audit==2.10.1
 	.venv-audit/bin/pip-audit --path $(VENV)/lib/python3.*/site-packages --skip-editable
 
-build: $(READY)
+build:
+	$(PYTHON) -m venv .venv-build
+	.venv-build/bin/pip install --quiet build==1.6.1 twine==6.2.0
 	rm -rf dist
-	python -m build
-	twine check --strict dist/*
+	.venv-build/bin/python -m build
+	.venv-build/bin/twine check --strict dist/*
 
 lock:
 	$(PYTHON) -m venv .venv-lock
@@ -89,7 +91,7 @@ ui: $(READY)
 	maxk ui $(if $(CONFIG),--config $(CONFIG))
 
 clean:
-	rm -rf $(VENV) .venv-audit .venv-lock .venv-oldest .venv-newest dist .pytest_cache .mypy_cache .ruff_cache site
+	rm -rf $(VENV) .venv-audit .venv-build .venv-lock .venv-oldest .venv-newest dist .pytest_cache .mypy_cache .ruff_cache site
 
 $(READY): pyproject.toml requirements/$(LOCK).txt requirements/test.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
