@@ -42,6 +42,26 @@ def test_shapes_of_one_and_several_k():
     np.testing.assert_allclose(max_at_k(rewards, [1, 4])[..., 1], max_at_k(rewards, 4), rtol=1e-14)
 
 
+@given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=7), st.integers(-5, 5), st.integers(1, 9))
+def test_any_real_rewards_such_as_those_of_a_reward_model(rewards, shift, scale):
+    ks = list(range(1, len(rewards) + 1))
+    expected = [enumeration.max_at_k([float(r) for r in rewards], k) for k in ks]
+    np.testing.assert_allclose(max_at_k(rewards, ks), expected, rtol=1e-12, atol=1e-9)
+    moved = max_at_k(scale * np.array(rewards) + shift, ks)
+    np.testing.assert_allclose(moved, scale * np.array(expected) + shift, rtol=1e-12, atol=1e-9)
+
+
+def test_torch_tensors_of_any_kind():
+    torch = pytest.importorskip("torch")
+    rewards = torch.tensor([[0.25, 1.0, 0.5], [0.0, 0.0, 1.0]])
+    expected = max_at_k(rewards.tolist(), [1, 3])
+    for given_rewards in (rewards, rewards.double(), rewards.bfloat16(), rewards.half(), rewards.requires_grad_()):
+        np.testing.assert_array_equal(max_at_k(given_rewards, torch.tensor([1, 3])), expected)
+    np.testing.assert_array_equal(max_at_k(rewards > 0.4, 1), [2 / 3, 1 / 3])
+    assert max_at_k(rewards, torch.tensor(3)).tolist() == [1, 1]
+    assert pass_at_k(torch.tensor([4, 4]), torch.tensor([0, 4]), 2).tolist() == [0, 1]
+
+
 @given(st.lists(fractions, min_size=2, max_size=40), st.randoms())
 def test_max_at_k_ignores_order_and_grows_with_k_from_mean_to_max(rewards, random):
     shuffled = random.sample(rewards, len(rewards))
@@ -64,7 +84,7 @@ def test_constant_rewards_stay_exactly_constant(value, n):
         ([0.5, 1.0], 3, r"k = 3 with n = 2"),
         ([0.5, 1.0], 0, r"k = 0 with n = 2"),
         ([0.5, 1.0], 1.5, r"k must be whole numbers, got .*1\.5"),
-        ([], 1, r"n ≥ 1 samples, got shape \(0,\)"),
+        ([], 1, r"n ≥ 1 samples on the last axis, got shape \(0,\)"),
         (1.0, 1, r"got shape \(\)"),
         (
             [[0.5, 1.0], [0.0, float("nan")]],
@@ -72,11 +92,20 @@ def test_constant_rewards_stay_exactly_constant(value, n):
             r"reward nan \(NaN: could not be graded\) of sample 1 in row 1",
         ),
         (
-            [[[0.5, 1.0]], [[1.25, 1.0]]],
+            [[[0.5, 1.0]], [[float("inf"), 1.0]]],
             1,
-            r"reward 1\.25 of sample 0 in row 1, 0; rewards must lie in \[0, 1\]",
+            r"reward inf of sample 0 in row 1, 0; rewards must be finite",
         ),
-        ([-0.1, 1.0], 1, r"reward -0\.1 of sample 0; rewards"),
+        ([0.5, None], 1, "reward nan"),
+        (np.zeros((3, 4)), [1, 5], r"k = 5 with n = 4 samples \(the last axis of rewards, shape \(3, 4\)\)"),
+        (np.zeros((3, 0)), 1, r"the last axis, got shape \(3, 0\)"),
+        ([[0.5, 1.0], [0.5]], 1, "rewards must be a rectangular array of numbers"),
+        (["0.5", "1.0"], 1, "rewards must be real numbers, got <U3"),
+        ([0.5, 1j], 1, "rewards must be real numbers, got complex"),
+        ([0.5, object()], 1, "rewards must be real numbers"),
+        ([0.5, 1.0], [[1], [2]], r"k must be one number or a sequence of them, got shape \(2, 1\)"),
+        ([0.5, 1.0], [], "k must be"),
+        ([0.5, 1.0], True, "k must be whole numbers, got True"),
     ],
 )
 def test_bad_input_names_what_was_got_and_where(rewards, k, message):
@@ -119,6 +148,8 @@ def test_pass_at_k_is_exactly_zero_without_and_one_with_enough_right_samples():
         (4, [1, 5], 2, r"c = 5, n = 4 in row 1"),
         (4, -1, 2, "c = -1"),
         (4, 0.5, 2, "c must be whole numbers"),
+        (4, [True, False], 2, "c must be whole numbers"),
+        (4, [1, 2], [1, 2, 3], r"shapes must broadcast against one another, got n \(\), c \(2,\), k \(3,\)"),
     ],
 )
 def test_pass_at_k_refuses(n, c, k, message):

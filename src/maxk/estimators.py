@@ -1,12 +1,12 @@
 """Rewards of n samples a problem → max@k and pass@k, and what their means over problems are worth.
 
-max@k is the expected best reward of k fresh samples, pass@k the chance that one of them is right. Both are
+max@k is the expected best reward of k fresh samples, pass@k the probability that one of them is correct. Both are
 estimated without bias from n ≥ k samples by averaging over all C(n, k) subsets (Chen et al. 2021, arXiv
 2107.03374; the paper's Appendix C.1). With rewards sorted ascending, r_1 ≤ … ≤ r_n,
 
     max@k = Σ_{i=k..n} w_i r_i,   w_i = C(i−1, k−1) / C(n, k),        pass@k = 1 − C(n−c, k) / C(n, k),
 
-where w_i is the share of k-subsets whose best member is the i-th. No binomial coefficient is ever formed: the
+where w_i is the fraction of k-subsets whose best member is the i-th. No binomial coefficient is ever formed: the
 weights are a running product from w_n = k/n, so nothing overflows and n = 10,000 is as exact as n = 10.
 
     max_at_k([[0.0, 0.5, 1.0, 1.0]], [1, 2, 4])   → [[0.625, 0.9166…, 1.0]]
@@ -26,33 +26,40 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 
-def max_at_k(rewards: ArrayLike, k: int | Sequence[int]) -> Floats:
-    """max@k of rewards [..., n] in any order: [...] for one k, [..., len(k)] for a sequence; float64.
+def max_at_k(rewards: ArrayLike, k: ArrayLike) -> Floats:
+    """max@k of rewards [..., n] in any order: [...] for a scalar k, [..., len(k)] for a sequence; float64.
 
-    One sort and one matrix product serve all problems and all k. NaN ("could not be graded"), rewards outside
-    [0, 1], n = 0 and k outside 1..n raise ValueError: a k above n has no unbiased estimate, and none is made
-    up.
+    rewards: any finite real numbers, of a reward model too; arrays, nested lists, or torch tensors on any device.
+    One sort and one matrix product serve all problems and all k. Raises ValueError for NaN ("could not be graded") and
+    infinite rewards, n = 0 and k outside 1..n: a k above n has no unbiased estimate, and none is made up.
     """
-    rewards = np.asarray(rewards, dtype=np.float64)
+    rewards, ks = _reals("rewards", rewards), _integers("k", k)
     if rewards.ndim == 0 or rewards.shape[-1] == 0:
-        raise ValueError(f"max@k needs rewards [..., n] with n ≥ 1 samples, got shape {rewards.shape}")
-    _check_rewards(rewards)
+        raise ValueError(f"rewards must be [..., n] with n ≥ 1 samples on the last axis, got shape {rewards.shape}")
+    if ks.ndim > 1 or ks.size == 0:
+        raise ValueError(f"k must be one number or a sequence of them, got shape {ks.shape}")
+    _check_finite(rewards)
     n = rewards.shape[-1]
-    weights = np.stack([best_of_k_weights(n, one) for one in np.atleast_1d(np.asarray(k))], axis=-1)
+    if ((ks < 1) | (ks > n)).any():
+        wrong = ks[(ks < 1) | (ks > n)].flat[0]
+        raise ValueError(
+            f"k = {wrong} with n = {n} samples (the last axis of rewards, shape {rewards.shape}); 1 ≤ k ≤ n is needed"
+        )
+    weights = np.stack([best_of_k_weights(n, one) for one in np.atleast_1d(ks)], axis=-1)
     ascending = np.sort(rewards, axis=-1)
     # A mean of rewards lies between them; the clip removes the last bit of rounding (1.0000000000000002).
     estimate = np.clip(ascending @ weights, ascending[..., :1], ascending[..., -1:])
-    return estimate if np.ndim(k) else estimate[..., 0][()]
+    return estimate if ks.ndim else estimate[..., 0][()]
 
 
 def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> Floats:
-    """pass@k of c right samples among n, float64; the integer arguments broadcast against one another.
+    """pass@k of c correct samples among n, float64; the integer arguments broadcast against one another.
 
-    Summed as Σ_{i>n−c} w_i, the share of k-subsets whose best member is one of the c right ones: all terms
-    are positive, so small values keep full relative precision (1 − C(n−c, k)/C(n, k) loses it by
-    cancellation).
+    Summed as Σ_{i>n−c} w_i, the fraction of k-subsets whose best member is one of the c correct ones: all terms are
+    positive, so small values keep full relative precision (1 − C(n−c, k)/C(n, k) loses it by cancellation). Raises
+    ValueError for counts that are no whole numbers, c outside 0..n and k outside 1..n.
     """
-    n, c, k = np.broadcast_arrays(_integers("n", n), _integers("c", c), _integers("k", k))
+    n, c, k = _broadcast(n=n, c=c, k=k)
     wrong = (c < 0) | (c > n)
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0])
@@ -67,7 +74,7 @@ def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> Floats:
 
 
 def best_of_k_weights(n: Any, k: Any) -> Floats:
-    """w_i = C(i−1, k−1)/C(n, k) for i = 1..n: the share of k-subsets whose best is the i-th sample, sorted.
+    """w_i = C(i−1, k−1)/C(n, k) for i = 1..n: the fraction of k-subsets whose best is the i-th sample, sorted.
 
     w_n = k/n and w_{i−1}/w_i = (i−k)/(i−1), so the weights are a running product of factors in [0, 1] from
     the top: O(n), no overflow, relative error of a few n·1e-16.
@@ -81,20 +88,51 @@ def best_of_k_weights(n: Any, k: Any) -> Floats:
     return weights[::-1]
 
 
-def _check_rewards(rewards: Floats) -> None:
-    wrong = ~((rewards >= 0) & (rewards <= 1))  # NaN fails both comparisons
+def _check_finite(rewards: Floats) -> None:
+    wrong = ~np.isfinite(rewards)
     if wrong.any():
         *row, sample = np.argwhere(wrong)[0]
         value = rewards[(*row, sample)]
         meaning = " (NaN: could not be graded)" if np.isnan(value) else ""
-        raise ValueError(f"reward {value}{meaning} of sample {sample}{_row(row)}; rewards must lie in [0, 1]")
+        raise ValueError(f"reward {value}{meaning} of sample {sample}{_row(row)}; rewards must be finite numbers")
 
 
-def _integers(name: str, values: ArrayLike) -> NDArray[np.int64]:
-    array = np.asarray(values)
+def _array(name: str, values: Any) -> NDArray[Any]:
+    """Numbers as an array: anything numpy takes, and torch tensors on a GPU or with a gradient."""
+    detach = getattr(values, "detach", None)
+    try:
+        return np.asarray(values if detach is None else detach().cpu())
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{name} must be a rectangular array of numbers ({error})") from None
+
+
+def _reals(name: str, values: Any) -> Floats:
+    """Real numbers as float64. A bfloat16 tensor, which numpy does not know, goes through torch's own float64."""
+    if getattr(values, "dtype", None) is not None and hasattr(values, "double"):
+        values = values.double()
+    array = _array(name, values)
+    if array.dtype.kind not in "biufO":
+        raise ValueError(f"{name} must be real numbers, got {array.dtype}")
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be real numbers ({error})") from None
+
+
+def _integers(name: str, values: Any) -> NDArray[np.int64]:
+    array = _array(name, values)
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{name} must be whole numbers, got {values!r}")
     return array.astype(np.int64)
+
+
+def _broadcast(**values: Any) -> Sequence[NDArray[np.int64]]:
+    arrays = [_integers(name, value) for name, value in values.items()]
+    try:
+        return np.broadcast_arrays(*arrays)
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in zip(values, arrays, strict=True))
+        raise ValueError(f"shapes must broadcast against one another, got {shapes}") from None
 
 
 def _row(index: Sequence[int] | Any) -> str:

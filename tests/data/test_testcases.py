@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import raw
 
-from maxk.data import testcases
+from maxk.artifacts import packed_tests
 from maxk.data.testcases import decode, function_name
 from maxk.errors import UserError
 
@@ -80,7 +80,7 @@ def test_what_cannot_be_decoded_names_the_row(column: str) -> None:
 
 
 def test_a_bomb_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testcases, "MAX_DECODED_BYTES", 1000)
+    monkeypatch.setattr(packed_tests, "MAX_DECODED_BYTES", 1000)
     with pytest.raises(UserError, match="longer than 1000 bytes"):
         decode("d/1", [encoded("x" * 10_000)])
 

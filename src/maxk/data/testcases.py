@@ -1,7 +1,6 @@
 """Test cases as benchmarks encode them: parallel lists, and LiveCodeBench's columns of text (LiveBench has these too).
 
-A column of LiveCodeBench is JSON, or base64 of zlib of a pickle of one string of JSON. A pickle can run code when it is
-read, so the unpickler here finds no class or function: a pickle that needs one is refused.
+A column of LiveCodeBench is JSON, or packed (`maxk.artifacts.packed_tests`).
 
 Rows of `testtype` "functional" call a function (LeetCode's `class Solution`) with one JSON argument per line. They
 become stdin rows by asking the model for a program around the function (`functional_statement`): it reads the same
@@ -10,22 +9,18 @@ lines and prints the result as JSON, which is compared with the expected value i
 
 from __future__ import annotations
 
-import base64
-import io
 import json
-import pickle
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, TypeVar
 
 from typing_extensions import TypedDict
 
+from maxk.artifacts.packed_tests import ERRORS as UNPACKING_ERRORS
+from maxk.artifacts.packed_tests import unpack
 from maxk.artifacts.records import Test
 from maxk.data.candidates import Funnel
 from maxk.data.rows import Text, parse_json, parse_json_column
 from maxk.errors import UserError
-
-MAX_DECODED_BYTES = 2 * 2**30  # of one row's tests; a longer stream is damage or an attack
 
 _FUNCTIONAL = """{statement}
 
@@ -112,18 +107,11 @@ def _cases_of(dataset: str, row: EncodedRow) -> Cases:
     return decode(f"{dataset}/{row['question_id']}", [row["public_test_cases"], row["private_test_cases"]])
 
 
-class _TextOnly(pickle.Unpickler):
-    """Reads a pickle of plain values; any import, which is how a pickle runs code, is an error."""
-
-    def find_class(self, module: str, name: str) -> NoReturn:
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, but only text is admitted")
-
-
 def decode(problem_id: str, columns: Sequence[str]) -> Cases:
     """The test cases in `columns`, in order. Raises UserError naming the row if one cannot be read."""
     try:
         return Cases(problem_id, [case for column in columns for case in _cases(column)])
-    except (ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError, zlib.error) as error:
+    except (KeyError, TypeError, *UNPACKING_ERRORS) as error:
         raise _undecodable(problem_id, error) from None
 
 
@@ -136,24 +124,13 @@ def _cases(column: str) -> list[dict[str, str]]:
     try:
         cases = parse_json_column(column)
     except json.JSONDecodeError:
-        cases = parse_json_column(_unpacked(column))
+        cases = parse_json_column(unpack(column))
     if not isinstance(cases, list):
         raise ValueError(f"expected a list of tests, got {type(cases).__name__}")
     for case in cases:
         if not all(isinstance(case[key], str) for key in ("input", "output", "testtype")):
             raise ValueError(f"expected text for input, output and testtype, got {case!r:.80}")
     return cases
-
-
-def _unpacked(column: str) -> str:
-    stream = zlib.decompressobj()
-    packed = stream.decompress(base64.b64decode(column.encode(), validate=True), MAX_DECODED_BYTES)
-    if stream.unconsumed_tail:
-        raise ValueError(f"longer than {MAX_DECODED_BYTES} bytes")
-    text = _TextOnly(io.BytesIO(packed)).load()
-    if not isinstance(text, str):
-        raise ValueError(f"expected text, got {type(text).__name__}")
-    return text
 
 
 def _stdin_test(case: Mapping[str, str]) -> Test:

@@ -1,0 +1,87 @@
+"""Tests of a function, as HumanEval, MBPP, LiveCodeBench and APPS have them, on the grader, whose tests are streams.
+
+A driver is put around the solution. It reads a test from standard input, runs the solution as a module of its own with
+standard output switched off, and prints one line, which the grader compares. There are two kinds of tests:
+
+- A call (`call_test`): the driver calls the function and prints its value as JSON. The expected value never enters the
+  child; the verdict is as hard to forge as that of any stdin/stdout test.
+- Asserts (`assert_test`): the driver runs the benchmark's own test code beside the solution, and prints a word if
+  nothing was raised. The expected values stand in that code, and so does the word on standard input: a hostile solution
+  that walks the frames can read both, and can make any comparison true. An accident cannot: a solution that exits early,
+  or prints much, does not pass. Verdicts of asserts are therefore marked as such wherever they are written.
+
+`if __name__ == "__main__":` does not run, as in the benchmarks' own graders; what the solution reads from standard
+input is empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+from typing import Any
+
+from maxk.grading.verdicts import Test
+
+
+def plain(value: Any) -> Any:
+    """A value such that equal values have equal JSON: tuples as lists, 2.0 and True as 2 and 1."""
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else repr(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (bool, float)) and math.isfinite(value) and value == int(value):
+        return int(value)
+    return value
+
+
+# The names begin with underscores, as the solution's own names must not be shadowed in a traceback; the solution itself
+# sees none of them, since it is a module of its own.
+_DRIVER = '''\
+from __future__ import annotations
+import io, json, math, sys, types
+{imports}
+{plain}
+
+class Silent(io.TextIOBase):
+    def write(self, text):
+        return len(text)
+
+def main():
+    sys.set_int_max_str_digits(0)
+    test, out = json.load(sys.stdin), sys.stdout
+    sys.stdin, sys.stdout = io.StringIO(""), Silent()
+    module = types.ModuleType("solution")
+    sys.modules["solution"] = module
+    exec(compile({source!r}, "solution.py", "exec", dont_inherit=True), module.__dict__)
+    if "function" in test:
+        holder = module.Solution() if hasattr(module, "Solution") else module
+        answer = json.dumps(plain(getattr(holder, test["function"])(*test["arguments"])), sort_keys=True, default=repr)
+    else:
+        answer = test["word"]
+        try:
+            exec(compile(test["code"], "test.py", "exec", dont_inherit=True), module.__dict__)
+        except AssertionError:
+            answer = "an assertion failed"
+    sys.stdout = out
+    print(answer)
+
+main()
+'''
+
+
+def driver(solution: str, imports: str = "") -> str:
+    """The program that runs `solution` on function tests; `imports` are statements of the driver's own."""
+    return _DRIVER.format(source=solution, imports=imports, plain=inspect.getsource(plain))
+
+
+def call_test(function: str, arguments: list[Any], value: Any) -> Test:
+    """`function(*arguments) == value`, in JSON values; a method of `Solution` where the solution has such a class."""
+    return json.dumps({"function": function, "arguments": arguments}), json.dumps(plain(value), sort_keys=True)
+
+
+def assert_test(code: str) -> Test:
+    """That `code`, run in the solution's module, raises nothing."""
+    word = f"passed {hashlib.sha256(code.encode(errors='surrogatepass')).hexdigest()[:16]}"
+    return json.dumps({"code": code, "word": word}), word

@@ -1,0 +1,137 @@
+"""Objects of a JSON file from elsewhere, one at a time, each with the place that errors name.
+
+Reads JSON lines and JSON arrays of objects, plain or gzipped, with or without a byte order mark. Only one line,
+or one item of an array, is held in memory. What cannot be read is a UserError that names file and line (of an array:
+the item). Standard library only.
+
+    for row in rows(Path("samples.jsonl")):
+        row.where, row.value    # "samples.jsonl:1", {"task_id": …}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from maxk.errors import UserError
+
+_PIECE = 1 << 16  # characters read at first; doubled while an item is longer
+_LONGEST_WORD = 16  # an error so close to the end of what was read may come from the cut
+
+
+class Row(NamedTuple):
+    """A JSON object and where it stands: "samples.jsonl:3", or "samples.json, item 3"."""
+
+    where: str
+    value: dict[str, Any]
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """Raises UserError where the file cannot be read, or an item of it is no JSON object."""
+    with _opened(path) as file:
+        is_array = _next("", file).startswith("[")
+        file.seek(0)
+        yield from _items(file, path) if is_array else _lines(file, path)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    try:
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "a pipe or device"
+            raise UserError(f"{path}: is {kind}; give a file, which is read several times")
+        with path.open("rb") as raw:
+            zipped = raw.read(2) == b"\x1f\x8b"
+        opener: Any = gzip.open if zipped else open
+        with opener(path, "rt", encoding="utf-8-sig") as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 ({error}); convert it") from None
+    except (EOFError, zlib.error) as error:
+        raise UserError(f"{path}: a damaged gzip file ({error}); fetch it again") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def _lines(file: IO[str], path: Path) -> Iterator[Row]:
+    for number, line in enumerate(file, 1):
+        if not line.isspace():
+            yield _row(f"{path}:{number}", line)
+
+
+def _row(where: str, text: str) -> Row:
+    try:
+        return Row(where, _object(where, parsed(text)))
+    except ValueError as error:
+        raise UserError(f"{where}: not JSON ({error}); each line must be one object, or the file one array") from None
+
+
+def _object(where: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def parsed(text: str) -> Any:
+    """`text` as JSON; an integer with more digits than Python reads becomes text. Raises ValueError."""
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _integer(digits: str) -> int | str:
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer)
+
+
+# ------------------------------------------------------------------------------------------------------ arrays
+def _items(file: IO[str], path: Path) -> Iterator[Row]:
+    """Items of an array; little more than the text of one is held."""
+    text = _next(_next("", file)[1:], file)
+    number = 0
+    while not text.startswith("]"):
+        number += 1
+        where = f"{path}, item {number}"
+        value, text = _item(text, file, where)
+        yield Row(where, _object(where, value))
+        text = _next(text, file)
+        if text.startswith(","):
+            text = _next(text[1:], file)
+        elif not text.startswith("]"):
+            raise UserError(f"{where}: expected a comma or the end of the array behind it, got {text[:20]!r}")
+
+
+def _next(text: str, file: IO[str]) -> str:
+    """The text from its next character that is no white space, read on where it has none."""
+    while not (text := text.lstrip()) and (more := file.read(_PIECE)):
+        text = more
+    return text
+
+
+def _item(text: str, file: IO[str], where: str) -> tuple[Any, str]:
+    """The value at the start of the text, and the text behind it."""
+    size = _PIECE
+    while True:
+        try:
+            value, end = _DECODER.raw_decode(text)
+        except RecursionError:
+            raise UserError(f"{where}: not JSON (nested too deeply)") from None
+        except json.JSONDecodeError as error:
+            cut_off = error.msg.startswith("Unterminated string") or error.pos > len(text) - _LONGEST_WORD
+            more = file.read(size) if cut_off else ""
+            if not more:
+                raise UserError(f"{where}: not JSON ({error.msg}), or the file is cut off") from None
+            text, size = text + more, 2 * size
+        else:
+            return value, text[end:]
