@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     for subparser in subparsers.choices.values():
         if not any(action.dest == "config" for action in subparser._actions):
             subparser.add_argument("--config", default="results/config.json", help="the resolved configuration")
+    top.usage = "maxk COMMAND …"  # only now: subparsers take theirs from it
     top.description = _overview({action.dest: action.help or "" for action in subparsers._choices_actions})
     return top
 
