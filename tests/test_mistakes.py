@@ -1,4 +1,4 @@
-"""The likely mistakes of users: for each the exact command, its exit status and one line that names thing and mend.
+"""The likely mistakes of users: for each the exact command, its exit status and one line that names the thing and the fix.
 
 `maxk` and `make` exit with 2, Snakemake with its own 1. What runs in this process gives exit status 2; the schema's
 faults stand in test_config.py, those of a machine that fails half-way in tests/faults.
@@ -360,7 +360,7 @@ def here(seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> He
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_line_with_its_mend(name: str, here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_line_with_its_fix(name: str, here: Here, capsys: pytest.CaptureFixture[str]) -> None:
     mistake = MISTAKES[name]
     mistake.made(here)
     program, *arguments = shlex.split(mistake.command)

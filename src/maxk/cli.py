@@ -57,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
     for subparser in subparsers.choices.values():
         if not {action.dest for action in subparser._actions} & {"config", "arguments"}:
             subparser.add_argument("--config", default="results/config.json", help="the resolved configuration")
+    top.usage = "maxk COMMAND …"  # only now: subparsers take theirs from it
     top.description = _overview({action.dest: action.help or "" for action in subparsers._choices_actions})
     return top
 

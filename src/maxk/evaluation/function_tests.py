@@ -38,7 +38,7 @@ def plain(value: Any) -> Any:
 
 # The names begin with underscores, as the solution's own names must not be shadowed in a traceback; the solution itself
 # sees none of them, since it is a module of its own.
-_DRIVER = '''\
+_DRIVER = """\
 from __future__ import annotations
 import io, json, math, sys, types
 {imports}
@@ -68,7 +68,7 @@ def main():
     print(answer)
 
 main()
-'''
+"""
 
 
 def driver(solution: str, imports: str = "") -> str:
