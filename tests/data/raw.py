@@ -1,7 +1,7 @@
 """Raw rows in the exact schemas of the hub, written as the hub has them.
 
 SYNTHETIC: no row here is from a benchmark. The schemas are the hub's; the tasks (add two numbers) are made up, because
-real rows of these sets cannot be shipped. Real rows (MBPP, APPS, LiveCodeBench) stand in the folders beside this file.
+real rows of these sets cannot be shipped. Real rows (MBPP, APPS, LiveCodeBench) are in the folders beside this file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The seven faults of raw data, in every source where they can occur: one line each, which names the row or the column.
+"""Faults of raw data, in every source where they can occur: one line each, which names the row or the column.
 
-Rows stand in one JSON file per source; what is special to parquet is in `test_hub.py`. That a failed preparation leaves
-no file is in `test_sections.py`: nothing is written before all problems are made.
+Each source has its rows in one JSON file; `test_rows.py` covers the other formats. That a failed preparation leaves no
+file is in `test_sections.py`: nothing is written before all problems are converted.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Source:
-    """How a source's raw row comes to be: with this id, with these tests."""
+    """How to make a raw row of a source, with a given id and given tests."""
 
     row: Callable[[int], Row]
     id: str
     statement: str
-    tests: Callable[[str], Row]  # the columns that hold one test of this input
+    tests: Callable[[str], Row]  # the columns of a row with one test of this input
     undecodable: Row
     said: str
 

@@ -153,8 +153,7 @@ def test_problems_carry_ids_splits_and_references() -> None:
 
 
 def test_no_pair_of_a_test_problem_is_trained_on_in_any_shipped_family() -> None:
-    """By construction: a pair belongs to one side whatever the family, so train and test splits cannot share
-    it."""
+    """By construction: a pair is on the same side in every family, so it cannot be in both splits."""
     problems = [p for name, config in shipped().items() for p in config.generate(name)[0]]
     train, test = pairs(problems, "train"), pairs(problems, "test")
     assert len(train) == 1920

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from maxk.config import Config
 from maxk.data.mbpp import MbppDataset
 from maxk.errors import UserError
 
+ROOT = Path(__file__).parents[2]
 MODEL = {"source": "hub", "model": "models/any"}
 
 
@@ -103,3 +107,30 @@ def test_a_failed_preparation_is_one_line_and_writes_nothing(
     assert "d: rows 2" in capsys.readouterr().err
     assert files.read_json(config.layout.funnel("d"))["test"] == 1
     assert len(files.read_problems(config.layout.problems("d"), "train")) == 1
+
+
+def test_an_edited_data_file_is_prepared_again(tmp_path: Path) -> None:
+    rows = [{"statement": f"Task {i}", "tests": [["1\n", "1\n"]]} for i in range(2)]
+    raw.jsonl(tmp_path / "own rows.jsonl", rows)
+    section = {"source": "jsonl", "location": "own rows.jsonl", "train": 1, "test": 1}
+    config = {"name": "x", "base": MODEL, "datasets": {"d": section}, "objectives": {}, "training": {"datasets": ["d"]}}
+    files.write_json(tmp_path / "config.yaml", config)
+    problems = tmp_path / "results/x/data/d/problems.parquet"
+    files.write_text(problems, "")
+    files.write_text(problems.with_name("funnel.json"), "")
+    order = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--configfile", "config.yaml"]
+
+    def said() -> str:
+        target = str(problems.relative_to(tmp_path))
+        done = subprocess.run(
+            [*order, "-n", "--cores", "1", "--", target], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    os.utime(tmp_path / "own rows.jsonl", (0, 0))
+    assert "Nothing to be done" in said()
+    os.utime(tmp_path / "own rows.jsonl")
+    again = said()
+    assert "rule prepare" in again or "Make the problems of d" in again
+    assert "own rows.jsonl" in again

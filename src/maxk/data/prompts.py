@@ -1,4 +1,4 @@
-"""A statement becomes what the model reads, in training and in evaluation alike."""
+"""Prompts: how a statement is rendered for the model, the same in training and evaluation."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from maxk.schema import Section
 
 
 class Prompt(Section):
-    """How a statement becomes what the model reads."""
+    """How a statement is rendered as a prompt."""
 
-    template: str = Field("{statement}\n", description="Must hold `{statement}`.")
+    template: str = Field("{statement}\n", description="Must contain `{statement}`.")
     chat: bool = Field(False, description="Wrap the prompt in the model's own chat template.")
     system: str | None = Field(None, description="System message; needs `chat: true`.")
 
@@ -26,7 +26,7 @@ class Prompt(Section):
 
 
 def render(statement: str, config: Prompt, tokenizer: Any) -> str:
-    """The prompt of a problem: the template, in the tokenizer's chat template where `config.chat` asks for it."""
+    """The prompt of a problem: the template, wrapped in the tokenizer's chat template if `config.chat` is set."""
     text = config.template.replace("{statement}", statement)
     if not config.chat:
         return text

@@ -37,7 +37,7 @@ from maxk.errors import UserError
 Row = TypeVar("Row")
 OURS = ("file_split", "row_number")  # columns that no file has
 BATCH = 64  # rows; LiveCodeBench has rows of several MB
-Record = tuple[str, Mapping[str, Any]]  # where a row stands, and its columns
+Record = tuple[str, Mapping[str, Any]]  # the position of a row in its file, and its columns
 
 
 def _encodable(text: str) -> str:
@@ -246,7 +246,7 @@ def _json_records(file: str, path: Path) -> Iterator[Record]:
 
 
 def _json_values(file: str, path: Path) -> Iterator[Record]:
-    """Values with where they stand: `FILE:LINE`, or `FILE (row N)` in a list. A byte-order mark is skipped."""
+    """Values with their positions: `FILE:LINE`, or `FILE (row N)` in a list. A byte-order mark is skipped."""
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8-sig") as lines:
         first = next(lines, "")
