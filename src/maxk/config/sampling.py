@@ -10,17 +10,17 @@ from maxk.schema import Count, Positive, Section
 
 
 class Vllm(Section):
-    """The vLLM backend's engine (docs/sampling.md). Several GPUs: `sampling.shards` jobs, or `tensor_parallel`."""
+    """The engine of the vLLM backend (docs/sampling.md). For several GPUs: `sampling.shards` or `tensor_parallel`."""
 
-    tensor_parallel: Count = Field(1, description="GPUs that hold one copy of the model.")
-    gpu_memory_utilization: float = Field(0.9, gt=0, le=1, description="Share of a GPU's memory for weights and cache.")
+    tensor_parallel: Count = Field(1, description="GPUs per copy of the model.")
+    gpu_memory_utilization: float = Field(0.9, gt=0, le=1, description="Fraction of GPU memory for weights and cache.")
     max_model_len: Count | None = Field(
-        None, description="Longest prompt and completion together, in tokens; by default what the model states."
+        None, description="Longest prompt and completion together, in tokens; default: the model's context length."
     )
-    max_num_seqs: Count = Field(1024, description="Samples generated at once.")
-    enforce_eager: bool = Field(False, description="Do not compile the model: starts sooner, samples slower.")
+    max_num_seqs: Count = Field(1024, description="Samples generated at the same time.")
+    enforce_eager: bool = Field(False, description="Do not compile the model: starts faster, samples slower.")
     entropy_top_k: Count = Field(
-        20, description="Likeliest tokens that `entropy` tells apart; all others count as one (a lower bound)."
+        20, description="Most likely tokens in `entropy`; all others count as one outcome (a lower bound)."
     )
 
 
@@ -28,30 +28,30 @@ class Sampling(Section):
     """Evaluation samples (paper, Appendix C.1)."""
 
     backend: Literal["transformers", "vllm"] = Field("transformers", description="`vllm`: see docs/sampling.md.")
-    n: Count = Field(256, description="Completions a problem (paper: 256).")
+    n: Count = Field(256, description="Completions per problem (paper: 256).")
     max_tokens: Count = Field(256, description="Token limit of a completion.")
     temperature: Positive = 1.0
     top_p: float = Field(1.0, gt=0, le=1)
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="Type of weights and activations; `auto`: bfloat16 on a GPU, float32 on the CPU."
     )
-    stop_tokens: tuple[str, ...] = Field((), description="Tokens that end a completion beside the policy's own.")
-    chunk: Count = Field(256, description="At most so many completions of one problem are generated under one seed.")
+    stop_tokens: tuple[str, ...] = Field((), description="Tokens that end a completion, beside the policy's own.")
+    chunk: Count = Field(256, description="Most completions of one problem that are generated with one seed.")
     batch_tokens: Count = Field(
-        262_144, description="Tokens, prompts and completions, that the transformers backend generates at once."
+        262_144, description="Tokens per batch of the transformers backend, prompts and completions together."
     )
     entropy: bool = Field(True, description="Keep each completion's mean token entropy (Figure 2).")
-    shards: Count = Field(1, description="Jobs a policy: each takes its share of every dataset's problems.")
+    shards: Count = Field(1, description="Jobs per policy; each samples its part of every dataset's problems.")
     vllm: Vllm = Vllm()
     seed: int = 0
 
     @property
     def gpus(self) -> int:
-        """GPUs that a sampling job spans, where the machine has any."""
+        """GPUs of a sampling job, on a machine with GPUs."""
         return self.vllm.tensor_parallel if self.backend == "vllm" else 1
 
     @property
     def semantics(self) -> dict[str, Any]:
-        """What can change a sample: how many are generated at once, and on how many GPUs, is left out."""
+        """The keys that can change a sample; batch sizes and numbers of GPUs are left out."""
         execution = set(Vllm.model_fields) - {"entropy_top_k"}
         return self.model_dump(exclude={"shards": True, "batch_tokens": True, "vllm": execution})

@@ -176,7 +176,8 @@ def _prompts(config: Config, training: Training, problems: list[Problem], tokeni
     kept = len(rows) - training.evaluation.problems
     if kept < 1:
         raise UserError(
-            f"training.evaluation.problems={training.evaluation.problems} leaves none of {len(rows)} problems to train on"
+            f"training.evaluation.problems={training.evaluation.problems} leaves no problem to train on; there are "
+            f"{len(rows)}"
         )
     shuffled = rows.shuffle(seed=seed)
     return shuffled.select(range(kept)), shuffled.select(range(kept, len(rows)))
