@@ -47,12 +47,22 @@ class Sample(NamedTuple):
 
 def read_samples(path: Path, form: str | None = None) -> Iterator[Sample]:
     """The samples of a file in order; `form` where it is not to be detected."""
+    for _, samples in read_rows(path, form):
+        yield from samples
+
+
+def read_rows(path: Path, form: str | None = None) -> Iterator[tuple[Row, list[Sample]]]:
+    """The rows of a file, each with its samples."""
     chosen: Form | None = FORMS[form] if form else None
+    filtered: set[Any] = set()
     for row in rows(path):
         chosen = chosen or detect(row, FORMS.values(), "samples")
         if not chosen.matches(row):
             detect(row, [chosen], "samples")  # raises, naming the keys
-        yield from chosen.read(row)
+        filtered.add(str(row.value.get("filter")))
+        if chosen.name == "lm-eval" and len(filtered) > 1:
+            raise UserError(f"{row.where}: several values of filter ({', '.join(sorted(filtered))}); keep rows of one")
+        yield row, list(chosen.read(row))
 
 
 def _sample(row: Row, key: str, value: Any, problem_id: str, kind: str) -> Sample:
