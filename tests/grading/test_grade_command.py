@@ -133,12 +133,12 @@ def test_ungraded_samples_are_named_not_averaged(files: tuple[Path, Path]) -> No
     ("problems", "samples", "message"),
     [
         ([{"problem_id": "a", "tests": []}], [], "no tests"),
-        ([{"tests": []}], [], "needs problem_id"),
-        (PROBLEMS[:1] * 2, [], "stands twice"),
+        ([{"tests": []}], [], r"p.jsonl:1: no known form of problems; got the keys tests; expected one of"),
+        ([PROBLEMS[0], {**PROBLEMS[0], "tests": PROBLEMS[1]["tests"]}], [], "'double' is there twice"),
         (PROBLEMS, [{"problem_id": "x", "program": ""}], "no problem 'x'"),
-        (PROBLEMS, [{"problem_id": "any"}], "neither completion nor program"),
-        ([[1]], [], "not a JSON object"),
-        ([], [], "holds no problem"),
+        (PROBLEMS, [{"problem_id": "any"}], r"s.jsonl:1: no known form of samples; got the keys problem_id"),
+        ([[1]], [], "p.jsonl, item 1: expected a JSON object, got int"),
+        ([], [], "no problem; the order is"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, problems: list, samples: list, message: str) -> None:
@@ -150,8 +150,212 @@ def test_files_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path]) -> 
     with pytest.raises(UserError, match="cannot be read"):
         run(tmp_path / "missing.jsonl", files[1])
     files[1].write_text("{not json\n")
-    with pytest.raises(UserError, match=r"samples.jsonl:1: not JSON .*mend or delete this line"):
+    with pytest.raises(UserError, match=r"samples.jsonl:1: not JSON .*each line must be one object"):
         run(*files)
     write(files[1], SAMPLES)
-    with pytest.raises(UserError, match="--k"):
-        run(*files, "--k", "one")
+    for wrong in (
+        ("--k", "one"),
+        ("--k", "0"),
+        ("--cpu-s", "nan"),
+        ("--memory-mb", "10000000000000"),
+        ("--workers", "0"),
+    ):
+        with pytest.raises(SystemExit) as exit_:
+            run(*files, *wrong)
+        assert exit_.value.code == 2
+
+
+# ------------------------------------------------------------------------------------------------------ odd input
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        ({"tests": [{"stdin": 2, "expected": "4"}]}, r"p.jsonl:1, test 0: stdin must be text, got int 2"),
+        ({"tests": [{"stdin": None, "expected": "4"}]}, r"p.jsonl:1, test 0: stdin must be text, got NoneType"),
+        ({"tests": [{"stdin": ["2"], "expected": ["4"]}]}, r"p.jsonl:1, test 0: stdin must be text, got list"),
+        ({"tests": {"input": ["2"], "output": ["4"]}}, r"p.jsonl:1: tests must be a list"),
+        ({"tests": "[]"}, r"p.jsonl:1: tests must be a list"),
+        ({"tests": [{"stdin": "\ud83d", "expected": "4"}]}, r"p.jsonl:1, test 0: stdin has half of a surrogate pair"),
+        ({"time_limit_s": "2 seconds"}, r"p.jsonl:1: time_limit_s must be a number above 0 and at most 3600, got str"),
+        ({"time_limit_s": -1}, "time_limit_s must be a number above 0"),
+        ({"time_limit_s": float("nan")}, "time_limit_s must be a number above 0"),
+        ({"memory_limit_mb": "256 megabytes"}, "memory_limit_mb must be a number above 0"),
+        ({"memory_limit_mb": 10**13}, "memory_limit_mb must be a number above 0"),
+        ({"comparison": "exact"}, "comparison must be one of numbers, tokens, lines, got str 'exact'"),
+        ({"checker": 7}, "checker must be text, got int 7"),
+        ({"problem_id": None}, "problem_id must be text or a whole number, got null"),
+    ],
+)
+def test_odd_problems_are_refused_by_line_and_key(tmp_path: Path, problem: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run(write(tmp_path / "p.jsonl", [{**PROBLEMS[0], **problem}]), write(tmp_path / "s.jsonl", SAMPLES[:1]))
+
+
+@pytest.mark.parametrize(
+    ("completion", "message"),
+    [
+        (["print(4)"], r"s.jsonl:2: completion must be text or null, got list"),
+        ([{"role": "assistant", "content": "print(4)"}], r"s.jsonl:2: completion must be text or null, got list"),
+        (7, r"s.jsonl:2: completion must be text or null, got int 7"),
+    ],
+)
+def test_odd_samples_are_refused_by_line_and_key(tmp_path: Path, completion: object, message: str) -> None:
+    samples = [SAMPLES[0], {"problem_id": "double", "completion": completion}]
+    with pytest.raises(UserError, match=message):
+        run(write(tmp_path / "p.jsonl", PROBLEMS[:1]), write(tmp_path / "s.jsonl", samples))
+
+
+def test_null_surrogates_and_huge_integers_are_graded_not_fatal(tmp_path: Path) -> None:
+    samples = write(tmp_path / "s.jsonl", [
+        {"problem_id": "double", "completion": None},
+        {"problem_id": "double", "program": None},
+        {"problem_id": "double", "completion": "```python\nprint('\ud83d')\n```"},
+    ])  # fmt: skip
+    samples.write_text(
+        samples.read_text() + '{"problem_id": "double", "x": ' + "9" * 5000 + ', "program": "print(4)"}\n'
+    )
+    run(write(tmp_path / "p.jsonl", PROBLEMS[:1]), samples)
+    assert [row["statuses"] for row in verdicts(samples)] == [
+        ["unparseable"] * 2,
+        ["unparseable"] * 2,
+        ["runtime_error"] * 2,
+        ["passed", "wrong_answer"],
+    ]
+
+
+def verdicts(samples: Path) -> list[dict]:
+    return [json.loads(line) for line in samples.with_suffix(".verdicts.jsonl").read_text().splitlines()]
+
+
+# ------------------------------------------------------------------------------------------------------ other tools
+HUMANEVAL = {
+    "task_id": "HumanEval/0",
+    "prompt": 'from typing import List\n\ndef total(xs: List[int]) -> int:\n    """Sum."""\n',
+    "entry_point": "total",
+    "canonical_solution": "    return sum(xs)\n",
+    "test": "def check(candidate):\n    assert candidate([1, 2]) == 3\n    assert candidate([]) == 0\n",
+}
+FULL = HUMANEVAL["prompt"] + HUMANEVAL["canonical_solution"]
+
+
+def test_humaneval_in_every_shape_that_its_samples_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = [
+        ({"completion": "    return sum(xs)\n"}, "passed"),
+        ({"completion": "```python\ndef total(xs: List[int]):\n    return sum(xs)\n```\nDone."}, "passed"),
+        ({"completion": "    return sum(xs)\n```\nThis sums."}, "passed"),
+        ({"solution": FULL}, "passed"),
+        ({"solution": "def total(xs):\n    print('noise')\n    return sum(xs)"}, "passed"),
+        ({"solution": "def total(xs):\n    return len(xs)"}, "wrong_answer"),
+        ({"solution": "import sys\nsys.exit(0)"}, "wrong_answer"),
+        ({"solution": "import os\nos._exit(0)"}, "wrong_answer"),
+        ({"solution": "def total(xs):\n    return xs.x"}, "runtime_error"),
+        ({"solution": "def total(xs:"}, "runtime_error"),
+        ({"solution": None}, "unparseable"),
+    ]
+    problems = write(tmp_path / "p.jsonl", [HUMANEVAL])
+    for key in ("completion", "solution"):  # a file has one form
+        chosen = [(answer, status) for answer, status in answers if key in answer]
+        samples = write(tmp_path / f"{key}.jsonl", [{"task_id": "HumanEval/0", **answer} for answer, _ in chosen])
+        run(problems, samples)
+        assert [row["statuses"] for row in verdicts(samples)] == [[status] for _, status in chosen]
+        assert {row["judged"] for row in verdicts(samples)} == {"asserts"}
+        assert json.loads(capsys.readouterr().out)["judged"] == {"asserts": len(chosen)}
+
+
+def test_mbpp_with_the_identifiers_of_evalplus(tmp_path: Path) -> None:
+    problem = {
+        "task_id": 11,
+        "text": "Add.",
+        "code": "",
+        "test_setup_code": "two = 2",
+        "test_list": ["assert add(1, 1) == two", "assert add(1, 2) == 3"],
+    }
+    problems = write(tmp_path / "p.jsonl", [problem])
+    samples = write(tmp_path / "s.jsonl", [
+        {"task_id": "Mbpp/11", "solution": "def add(a, b): return a + b"},
+        {"task_id": 11, "solution": "def add(a, b): return 2"},
+    ])  # fmt: skip
+    run(problems, samples)
+    assert [row["statuses"] for row in verdicts(samples)] == [["passed"] * 2, ["passed", "wrong_answer"]]
+
+
+def test_livecodebench_streams_and_calls(tmp_path: Path) -> None:
+    problems = write(tmp_path / "p.jsonl", [
+        {"question_id": "a", "metadata": "{}", "private_test_cases": "[]",
+         "public_test_cases": json.dumps([{"input": "4", "output": "2.0", "testtype": "stdin"}])},
+        {"question_id": "b", "metadata": json.dumps({"func_name": "pair"}), "private_test_cases": "[]",
+         "public_test_cases": json.dumps([{"input": "[1, 2]\n3", "output": "[3, true]", "testtype": "functional"}])},
+    ])  # fmt: skip
+    samples = tmp_path / "s.json"
+    samples.write_text(json.dumps([
+        {"question_id": "a", "code_list": ["print(sqrt(int(input())))", "print(3)"]},
+        {"question_id": "b", "code_list": [
+            "class Solution:\n    def pair(self, xs, n):\n        print('debug')\n        return (sum(xs), n == 3)",
+            "def pair(xs, n): return 3",
+        ]},
+    ], indent=1))  # fmt: skip
+    run(problems, samples, "--to", "livecodebench")
+    rows = [json.loads(line) for line in (tmp_path / "s.verdicts.jsonl").read_text().splitlines()]
+    assert [row["statuses"] for row in rows] == [["passed"], ["wrong_answer"], ["passed"], ["wrong_answer"]]
+    assert {row["judged"] for row in rows} == {"outputs"}
+    results = json.loads((tmp_path / "s.maxk-livecodebench.json").read_text())
+    assert [(row["question_id"], row["graded_list"], row["pass@1"]) for row in results] == [
+        ("a", [True, False], 0.5),
+        ("b", [True, False], 0.5),
+    ]
+
+
+def test_lm_eval_samples_hold_their_problems(tmp_path: Path) -> None:
+    wrong = FULL.replace("sum", "len")
+    row = {"doc_id": 0, "doc": HUMANEVAL, "resps": [["    return sum(xs)", "x"]], "filtered_resps": [[FULL, wrong]]}
+    samples = write(tmp_path / "samples_humaneval.jsonl", [{**row, "filter": "create_test"}])
+    run(samples, samples, "--to", "lm-eval")
+    assert [row["statuses"] for row in verdicts(samples)] == [["passed"], ["wrong_answer"]]
+    assert json.loads((tmp_path / "samples_humaneval.maxk-lm-eval.jsonl").read_text())["pass@1"] == 0.5
+    write(samples, [{**row, "filter": "one"}, {**row, "filter": "two"}])
+    with pytest.raises(UserError, match=r"samples_humaneval.jsonl:2: several values of filter \(one, two\)"):
+        run(samples, samples)
+
+
+def test_apps_streams_and_calls(tmp_path: Path) -> None:
+    problems = write(tmp_path / "p.jsonl", [
+        {"problem_id": 0, "input_output": json.dumps({"inputs": ["2\n"], "outputs": ["4\n"]})},
+        {"problem_id": 1, "input_output": json.dumps({"fn_name": "f", "inputs": [[2]], "outputs": [[4]]})},
+        {"problem_id": 2, "input_output": ""},
+    ])  # fmt: skip
+    samples = tmp_path / "all_codes.json"
+    samples.write_text(json.dumps({"0": ["print(2 * int(input()))"], "1": ["def f(x): return 2 * x"]}))
+    run(problems, samples)
+    rows = [json.loads(line) for line in (tmp_path / "all_codes.verdicts.jsonl").read_text().splitlines()]
+    assert [row["statuses"] for row in rows] == [["passed"], ["passed"]]
+    samples.write_text(json.dumps({"2": ["print(1)"]}))
+    with pytest.raises(UserError, match=r"problem '2' cannot be graded \(0 inputs and 0 outputs\)"):
+        run(problems, samples)
+
+
+def test_written_back_for_evalplus_and_humaneval(tmp_path: Path) -> None:
+    other = {**HUMANEVAL, "task_id": "HumanEval/1"}
+    problems = write(tmp_path / "p.jsonl", [HUMANEVAL, other])
+    samples = write(tmp_path / "s.jsonl", [
+        {"task_id": name, "solution": solution, "note": 1}
+        for solution in (FULL, "def total(xs):\n    while True: pass")
+        for name in ("HumanEval/1", "HumanEval/0")
+    ])  # fmt: skip
+    run(problems, samples, "--to", "evalplus", "--cpu-s", "0.5")
+    results = json.loads((tmp_path / "s.maxk-evalplus.json").read_text())["eval"]
+    assert {task: [one["base_status"] for one in ones] for task, ones in results.items()} == {
+        "HumanEval/1": ["pass", "timeout"],
+        "HumanEval/0": ["pass", "timeout"],
+    }
+    assert results["HumanEval/0"][0]["solution"] == FULL
+    run(problems, samples, "--to", "humaneval", "--cpu-s", "0.5")
+    lines = [json.loads(line) for line in (tmp_path / "s.maxk-humaneval.jsonl").read_text().splitlines()]
+    assert [(line["result"], line["passed"], line["note"]) for line in lines] == [
+        ("passed", True, 1), ("passed", True, 1), ("timed out", False, 1), ("timed out", False, 1),
+    ]  # fmt: skip
+
+
+def test_a_forced_form_names_the_keys_expected_and_found(files: tuple[Path, Path]) -> None:
+    with pytest.raises(UserError, match=r"samples.jsonl:1: .* got the keys problem_id, completion; expected .*task_id"):
+        run(*files, "--format", "evalplus")
+    with pytest.raises(UserError, match=r"problems.jsonl:1: .* got the keys problem_id, tests; expected .*test_list"):
+        run(*files, "--problem-format", "mbpp")

@@ -6,9 +6,9 @@ standard output switched off, and prints one line, which the grader compares. Th
 - A call (`call_test`): the driver calls the function and prints its value as JSON. The expected value never enters the
   child; the verdict is as hard to forge as that of any stdin/stdout test.
 - Asserts (`assert_test`): the driver runs the benchmark's own test code beside the solution, and prints a word if
-  nothing was raised. The expected values stand in that code, and so does the word on standard input: a hostile solution
-  that walks the frames can read both, and can make any comparison true. An accident cannot: a solution that exits early,
-  or prints much, does not pass. Verdicts of asserts are therefore marked as such wherever they are written.
+  nothing was raised. The expected values are in that code, and the word is on standard input: a hostile solution that
+  walks the frames can read both, and can make any comparison true. It cannot happen by accident: a solution that exits
+  early, or prints, does not pass by that. Verdicts of asserts are therefore marked as such wherever they are written.
 
 `if __name__ == "__main__":` does not run, as in the benchmarks' own graders; what the solution reads from standard
 input is empty.

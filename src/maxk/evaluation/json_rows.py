@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,3 +136,53 @@ def _item(text: str, file: IO[str], where: str) -> tuple[Any, str]:
             text, size = text + more, 2 * size
         else:
             return value, text[end:]
+
+
+# ------------------------------------------------------------------------------------------------------ fields
+def text(row: Row, key: str) -> str:
+    """A text of a row. Raises UserError where there is none, or it holds half of a surrogate pair."""
+    value = row.value.get(key)
+    if not isinstance(value, str):
+        found = f"got {shown(value)}" if key in row.value else f"got the keys {', '.join(row.value) or 'none'}"
+        raise UserError(f"{row.where}: {key} must be text, {found}")
+    return encodable(value, f"{row.where}: {key}")
+
+
+def encodable(value: str, where: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{where} has half of a surrogate pair at character {error.start}, which is no text") from None
+    return value
+
+
+def identifier(row: Row, *keys: str) -> str:
+    """The first of `keys` that a row has, as text. Raises UserError where it is neither text nor a whole number."""
+    key = next((key for key in keys if key in row.value), keys[0])
+    value = row.value.get(key)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise UserError(f"{row.where}: {key} must be text or a whole number, got {shown(value)}")
+    return encodable(str(value), f"{row.where}: {key}")
+
+
+def shown(value: object) -> str:
+    """What was found, for messages."""
+    said = repr(value)
+    return "null" if value is None else f"{type(value).__name__} {said if len(said) <= 60 else said[:60] + '…'}"
+
+
+def list_of(row: Row, key: str, of: type, optional: bool = False) -> list[Any]:
+    value = row.value.get(key, [] if optional else None)
+    if not isinstance(value, list) or not all(isinstance(item, of) for item in value):
+        raise UserError(f"{row.where}: {key} must be a list of {of.__name__}, got {shown(value)}")
+    return value
+
+
+def number(row: Row, key: str, default: float, most: float) -> float:
+    """A positive number, or the default where it is missing or null."""
+    value = row.value.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most or math.isnan(value):
+        raise UserError(f"{row.where}: {key} must be a number above 0 and at most {most:g}, got {shown(value)}")
+    return value

