@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import yaml
 from maxk import config as configuration
 from maxk.config.reference import reference
 from maxk.errors import UserError
+from maxk.objectives import OBJECTIVES
 
 # overlay on the default config → what the one-line message must hold
 FAULTS = {
@@ -244,6 +246,15 @@ def test_an_objective_of_ones_own_is_named_by_its_import_path(
 def test_reference_of_all_keys_is_up_to_date(root: Path) -> None:
     """Update with: python -m maxk.config.reference > config/README.md"""
     assert (root / "config" / "README.md").read_text(encoding="utf-8") == reference()
+
+
+def test_reference_names_every_key_of_every_objective(root: Path) -> None:
+    text = (root / "config" / "README.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    shown = {(row[0], name) for row in rows if len(row) == 5 and row[3] for name in row[4].split(", ")}
+    for name, kind in OBJECTIVES.items():
+        for field in fields(kind):
+            assert (f"`{field.name}`", f"`{name}`") in shown
 
 
 def test_default_config_spells_out_every_value_a_user_would_change(defaults: dict) -> None:

@@ -59,6 +59,7 @@ class BonMaxMean(Objective):
 
     type = "bon_max_mean"
     label = "BoN-max mean"
+    best_of_group = True
 
     def advantages(self, rewards: Tensor) -> Tensor:
         is_best = rewards == rewards.amax(dim=1, keepdim=True)
@@ -75,6 +76,7 @@ class BonMaxSecond(Objective):
 
     type = "bon_max_second"
     label = "BoN-max second"
+    best_of_group = True
 
     def advantages(self, rewards: Tensor) -> Tensor:
         best = rewards.amax(dim=1, keepdim=True)

@@ -53,6 +53,7 @@ class Objective:
     label: ClassVar[str]  # row name in tables: the paper's, where the paper has the row; by default the class's name
     off_policy: ClassVar[bool] = False  # `advantages` takes the current log-ratios of whole groups
     batch_scaled: ClassVar[bool] = False  # the scale is that of the batch: all groups must come in one call
+    best_of_group: ClassVar[bool] = False  # without a key k, but trained for the best of the whole group: k = n
     zero_gradient_at_n: ClassVar[bool] = False  # at k = n all members of a group get the same weight
 
     def __init_subclass__(cls) -> None:

@@ -130,9 +130,9 @@ def collect(name: str, config: Config) -> Findings:
 
 
 def _parameters(config: Config, row: str) -> dict[str, Any]:
-    """What experiments vary. GRPO's k is 1: it trains for the mean reward, which is max@1."""
+    """What experiments vary. Without a key k it is n for the best of the group, else 1: the mean reward is max@1."""
     objective, training = config.objectives[row], config.training_of(row)
-    k = 1 if objective.type.startswith("grpo") else training.num_generations
+    k = training.num_generations if objective.kind.best_of_group else 1
     return {
         "type": objective.type,
         "k": str(objective.objective.keys.get("k", k)),
