@@ -1,12 +1,11 @@
-"""How long tables, statistics, figures and summary take from scores, which are made up: for the default experiment with
-its tracking, and at the paper's size (5 datasets × 12 policies × 1,000 problems × 256 samples). CPU-seconds beside wall
-clock, for machines with other work.
+"""Time of tables, figures and summary from made-up scores: for the default experiment with its tracking, and at the
+paper's size (5 datasets × 12 policies × 1,000 problems × 256 samples). CPU-seconds beside wall-clock time, for machines
+with other load.
 
     python benchmarks/reporting.py
     python benchmarks/reporting.py --seeds 3 --keep /tmp/report
 
-The scores are drawn from Beta distributions and written as the `score` stage would write them, training logs as
-`train` would.
+Scores are drawn from Beta distributions and written as by the `score` stage, training logs as by `train`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from maxk import config as configuration
 from maxk import estimators, tracking
 from maxk.artifacts import files, records
 from maxk.artifacts.paths import BASE
-from maxk.artifacts.records import Provenance
+from maxk.artifacts.records import Policy, Provenance
 from maxk.config import Config
 
 DATASETS = ("contests", "live", "bench", "forces", "basic")
@@ -100,20 +99,21 @@ def at_paper_size(args: argparse.Namespace) -> Config:
 
 
 def write_logs(config: Config) -> None:
-    """Rewards that rise, of 120 generation batches."""
+    """Logs of 120 generation batches with rising values, and the policies that they belong to."""
     rng = np.random.default_rng(0)
     for policy in config.policies[1:]:
         path = Path(config.layout.metrics(policy))
         path.parent.mkdir(parents=True, exist_ok=True)
-        noise = rng.normal(0, 0.05, size=(120, 4))
-        keys = ("reward", "kl", "entropy", "ratio_q99")
+        n = config.training_of(policy.split("/")[0]).num_generations
+        keys = ("reward", "kl", "entropy", "ratio_q99", "train_max@1", f"train_max@{n}")
+        noise = rng.normal(0, 0.05, size=(120, len(keys)))
         lines = (dict(zip(keys, map(float, 0.5 + step / 400 + noise[step]), strict=True)) for step in range(120))
         path.write_text("".join(json.dumps({"step": step, **line}) + "\n" for step, line in enumerate(lines, 1)))
-        Path(config.layout.policy(policy)).write_text("{}")  # the training is finished
+        files.write_policy(config.layout.policy(policy), Policy(policy, policy, "none"))
 
 
 def write_scores(config: Config) -> None:
-    """Policies differ in mean and in spread, so that their curves cross."""
+    """Policies differ in mean and spread, so their curves cross."""
     rng = np.random.default_rng(0)
     settings = {**config.settings("sample"), **config.settings("verify"), **config.settings("score")}
     for dataset, hardness in zip(config.evaluated, (1.5, 2.0, 4.0, 6.0, 3.0), strict=True):
@@ -148,7 +148,7 @@ def write_scores(config: Config) -> None:
 
 
 def lineage(config: Config, policy: str) -> dict[str, Any]:
-    """As if the policy had been trained for these scores."""
+    """The lineage that `train` would write."""
     objective = policy.split("/")[0]
     if policy == BASE:
         return {"settings": config.settings("base")}
@@ -156,7 +156,7 @@ def lineage(config: Config, policy: str) -> dict[str, Any]:
 
 
 def timed(command: list[str]) -> tuple[float, float]:
-    """Wall clock and CPU-seconds of a command."""
+    """Wall-clock and CPU-seconds of a command."""
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-m", "maxk", *command, "--config", "results/config.json"], check=True)
     wall, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)

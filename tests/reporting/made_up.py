@@ -12,6 +12,8 @@ from maxk import estimators
 from maxk.artifacts import files, records
 from maxk.artifacts.records import Provenance
 from maxk.config import Config
+from maxk.reporting import tables
+from maxk.reporting.load import load
 
 N = 128
 DATASET = {
@@ -83,3 +85,10 @@ class Experiment:
             for dataset, one in by_dataset.items():
                 self.score(policy, dataset, one)
         return self
+
+
+def write_statistics(made: Experiment) -> None:
+    """statistics.csv and paired_tests.csv, which figures and summary are made from."""
+    scores = load(made.config)
+    for table in (tables.STATISTICS, tables.PAIRED_TESTS):
+        table.write(scores, made.config)

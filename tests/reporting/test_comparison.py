@@ -11,25 +11,27 @@ import pytest
 from made_up import DATASET, Experiment
 
 from maxk.config import HubBase
-from maxk.reporting import comparison, estimates
+from maxk.reporting import comparison, estimates, tables
 from maxk.reporting.load import load
 
 
 def rows(made: Experiment) -> list[dict[str, Any]]:
+    """The table's rows, blanks as None; its files are written, too."""
     scores = load(made.config)
-    comparison.write(scores, made.config)
-    return list(comparison.comparison_rows(scores, estimates.resample(scores, made.config.report), made.config))
+    tables.COMPARISON.write(scores, made.config)
+    frame = comparison.compare(scores, made.config)
+    return estimates.records(frame.astype(object).where(frame.notna(), None))
 
 
 def test_the_published_tables_agree_with_one_another() -> None:
     """Tables 2–4 repeat numbers of tables 5–14; a copying mistake would show."""
-    seen: dict[tuple[str, str, str], float] = {}
-    for cell in comparison.published():
-        assert 0 <= cell.value <= 1
-        assert seen.setdefault((cell.policy, cell.dataset, cell.quantity), cell.value) == cell.value
-    assert len(comparison.published()) == 632
-    assert seen["bon_offpolicy", "codecontests", "max@128"] == 0.718
-    assert seen["grpo", "codecontests", "max@128"] == 0.688
+    published = comparison.published()
+    assert len(published) == 632
+    assert published.published.between(0, 1).all()
+    cells = published.groupby(["policy", "paper_dataset", "metric", "k"]).published
+    assert (cells.nunique() == 1).all()
+    assert cells.first()["bon_offpolicy", "codecontests", "max", 128] == 0.718
+    assert cells.first()["grpo", "codecontests", "max", 128] == 0.688
 
 
 def test_generated_tasks_compare_directions_only(small: Experiment) -> None:
@@ -48,10 +50,10 @@ def test_generated_tasks_compare_directions_only(small: Experiment) -> None:
     assert "directions only: generated tasks" in Path("results/comparison.md").read_text()
 
 
-def test_the_page_holds_every_headline_cell_with_its_twin(small: Experiment) -> None:
+def test_the_page_holds_every_headline_cell_with_its_counterpart(small: Experiment) -> None:
     """BoN mean on `easy` is above our base model, and below the paper's: the arrows point apart."""
-    made = rows(small)
-    text = comparison.cells_to_markdown(made)
+    rows(small)
+    text = comparison.cells_to_markdown(comparison.compare(load(small.config), small.config))
     assert "## max@128: ours · the paper's" in text
     assert "| Base model | 0.500 · 0.710 |" in text
     assert "| BoN mean | **0.875↑ · 0.693↓** |" in text
@@ -81,8 +83,8 @@ def test_a_policy_without_scores_is_blank(small: Experiment) -> None:
     assert {(r["ours"], r["same_sign"], r["decided"]) for r in blank} == {(None, None, None)}
 
 
-def test_datasets_without_a_role_in_the_paper_have_no_twin(experiment: Callable[..., Experiment]) -> None:
+def test_datasets_without_a_role_in_the_paper_have_no_counterpart(experiment: Callable[..., Experiment]) -> None:
     made = experiment(datasets={"easy": DATASET})
     made.score("base", "easy", [0.5])
     assert rows(made) == []
-    assert "no policy and dataset has a published twin" in Path("results/comparison.md").read_text()
+    assert "no policy and dataset has a published counterpart" in Path("results/comparison.md").read_text()

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
-from made_up import Experiment
+from made_up import Experiment, write_statistics
 
-from maxk.reporting import estimates
+from maxk.reporting import MEAN, estimates
 from maxk.reporting.load import load
-from maxk.reporting.specs import MEAN
 
 
 def spread_out(experiment: Callable[..., Experiment], seeds: int = 3, problems: int = 40) -> Experiment:
@@ -50,7 +48,7 @@ def test_differences_are_paired(experiment: Callable[..., Experiment]) -> None:
         for dataset in ("easy", "hard"):
             made.score(policy, dataset, rewards + offset)
     scores = load(made.config)
-    rows = list(estimates.paired_rows(scores, estimates.resample(scores, made.config.report), made.config))
+    rows = estimates.records(estimates.differences(scores, made.config))
     chosen = [r for r in rows if r["comparison"] == "vs base" and r["policy"] == "grpo" and r["metric"] == "max"]
     assert {r["dataset"] for r in chosen} == {"easy", "hard", MEAN}
     for row in chosen:
@@ -84,10 +82,9 @@ def test_one_problem_has_an_interval_of_no_width_and_no_error(experiment: Callab
     made.score("base", "easy", [0.25])
     made.score("grpo/seed0", "easy", [0.5])
     scores = load(made.config)
-    replicates = estimates.resample(scores, made.config.report)
-    rows = list(estimates.statistics_rows(scores, replicates))
+    rows = estimates.records(estimates.means(scores, made.config))
     assert {(r["low"], r["high"]) for r in rows if r["policy"] == "grpo" and r["metric"] == "max"} == {(0.5, 0.5)}
-    paired = list(estimates.paired_rows(scores, replicates, made.config))
+    paired = estimates.records(estimates.differences(scores, made.config))
     assert {r["p_wilcoxon"] for r in paired if r["metric"] == "max"} == {1.0}
 
 
@@ -99,7 +96,7 @@ def test_seeds_widen_the_interval(experiment: Callable[..., Experiment]) -> None
     scores = load(made.config)
     replicates = estimates.resample(scores, made.config.report)
     assert replicates.interval(replicates.of("grpo", "easy", "max@1")) == pytest.approx((0.2, 0.8))
-    row = next(r for r in estimates.statistics_rows(scores, replicates) if r["policy"] == "grpo")
+    row = next(r for r in estimates.records(estimates.means(scores, made.config)) if r["policy"] == "grpo")
     assert row["seeds"] == 2
 
 
@@ -107,10 +104,10 @@ def test_files_are_tidy_and_reproducible(experiment: Callable[..., Experiment]) 
     made = spread_out(experiment, seeds=1, problems=8)
     texts = []
     for _ in range(2):
-        paths = estimates.write(load(made.config), made.config)
-        texts.append([Path(path).read_bytes() for path in paths])
+        write_statistics(made)
+        texts.append([Path(f"results/{name}.csv").read_bytes() for name in ("statistics", "paired_tests")])
     assert texts[0] == texts[1]
-    table, paired = map(pd.read_csv, paths)
+    table, paired = estimates.read(made.config)
     assert len(table) == 3 * 3 * 2 * 3  # policies × (datasets + mean) × metrics × ks
     assert not table.duplicated(["policy", "dataset", "metric", "k"]).any()
     assert (table.low <= table["mean"]).all()

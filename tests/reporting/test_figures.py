@@ -1,33 +1,30 @@
-"""Figures are drawn from what exists, the same bytes every time, with labels that do not overlap."""
+"""Figures are drawn from what exists, the same bytes every time, and methods keep their look."""
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from made_up import DATASET, Experiment
+from made_up import DATASET, Experiment, write_statistics
 from matplotlib.image import imread
 
 from maxk.artifacts import files
 from maxk.errors import UserError
-from maxk.reporting import figures, specs, style, training_log
+from maxk.reporting import MEAN, figures, style, training_log
 from maxk.reporting.load import load
 
 
-def test_figures_are_written_as_png_and_pdf_and_are_reproducible(small: Experiment) -> None:
-    scores = load(small.config)
-    write_metrics(small)
-    for name in figures.FIGURES:
-        paths = figures.write(name, scores, small.config)
-        assert [Path(path).suffix for path in paths] == [".png", ".pdf"]
-        before = [files.digest(path) for path in paths]
-        figures.write(name, scores, small.config)
-        assert before == [files.digest(path) for path in paths], name
+def inputs(made: Experiment) -> figures.Inputs:
+    write_statistics(made)
+    return figures.inputs(load(made.config), made.config)
+
+
+def write(made: Experiment, names: Iterable[str] = figures.FIGURES) -> dict[str, list[str]]:
+    """Paths of the files of each figure."""
+    given = inputs(made)
+    return {name: figures.write(figures.get(name), given) for name in names}
 
 
 def write_metrics(made: Experiment, objective: str = "grpo", lines: int = 30) -> None:
@@ -38,12 +35,27 @@ def write_metrics(made: Experiment, objective: str = "grpo", lines: int = 30) ->
     Path(made.config.layout.policy(f"{objective}/seed0")).write_text("{}")  # the training is finished
 
 
-def test_every_figure_that_rules_ask_for_is_drawn() -> None:
-    assert list(figures.FIGURES) == list(specs.FIGURES)
+@pytest.mark.parametrize("names", [["differences"], pytest.param(list(figures.FIGURES), marks=pytest.mark.slow)])
+def test_figures_are_written_with_a_page_and_are_reproducible(small: Experiment, names: list[str]) -> None:
+    write_metrics(small)
+    written = write(small, names)
+    for name, paths in written.items():
+        assert paths == [f"results/{name}.png", f"results/{name}.pdf", f"results/report/{name}.html"]
+        assert figures.get(name).title in Path(paths[-1]).read_text()
+    before = {path: files.digest(path) for paths in written.values() for path in paths}
+    write(small, names)
+    assert before == {path: files.digest(path) for path in before}
 
 
+def test_every_figure_says_what_it_shows() -> None:
+    for name, one in figures.FIGURES.items():
+        assert one.title, name
+        assert one.caption.endswith("."), name
+
+
+@pytest.mark.slow
 def test_figures_fit_a_page(experiment: Callable[..., Experiment]) -> None:
-    """Twelve policies on five datasets: no figure is wider than 8 inches or higher than 11, at 200 dots an inch."""
+    """Twelve policies on five datasets: every figure is 8 inches wide and at most 11.5 high, at 200 dots per inch."""
     objectives = {f"grpo_{i}": {"type": "grpo", "label": f"Policy {i}"} for i in range(11)}
     made = experiment(
         objectives=objectives, datasets={f"d{i}": DATASET for i in range(5)}, training={"datasets": ["d0"]}
@@ -53,20 +65,65 @@ def test_figures_fit_a_page(experiment: Callable[..., Experiment]) -> None:
             made.score(policy, dataset, [0.0, 0.5, 1.0])
     for name in objectives:
         write_metrics(made, name)
-    for name in figures.FIGURES:
-        png, _ = figures.write(name, load(made.config), made.config)
+    for name, (png, *_) in write(made).items():
         height, width, _ = imread(png).shape
-        assert (width, height <= 11 * 200) == (8 * 200, True), (name, width, height)
+        assert (width, height <= 11.5 * 200) == (8 * 200, True), (name, width, height)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objectives", [{"grpo": {"type": "grpo"}}, {}], ids=["unscored", "untrained"])
+def test_with_only_a_base_model_every_figure_is_drawn(
+    experiment: Callable[..., Experiment], objectives: dict[str, object]
+) -> None:
+    made = experiment(objectives=objectives)
+    made.score_all({"base": {"easy": [0.0, 0.5], "hard": [0.5, 1.0]}})
+    for name, (png, *_) in write(made).items():
+        image = imread(png)
+        assert image.shape[1] > 1000, name
+        ink = (image[..., :3] < 0.9).any(axis=2)
+        assert ink.any(), name
+        assert not ink[[0, -1]].any(), f"{name} is clipped"
+        assert not ink[:, [0, -1]].any(), f"{name} is clipped"
+
+
+def test_without_training_logs_a_message_says_why(experiment: Callable[..., Experiment]) -> None:
+    said = [text.get_text() for text in drawn(experiment(objectives={}), "training").texts]
+    assert said == ["No policy is trained. (reward, kl, entropy)"]
+    said = [text.get_text() for text in drawn(experiment(), "ratios").texts]
+    assert said[0].startswith("No training log has these metrics. (ratio_q99")
+
+
+def drawn(made: Experiment, name: str) -> object:
+    made.score_all({"base": {"easy": [0.0, 0.5], "hard": [0.5, 1.0]}})
+    with style.applied():
+        return figures.get(name).draw(inputs(made))
+
+
+def test_without_entropies_figure_2_is_a_message(experiment: Callable[..., Experiment]) -> None:
+    made = experiment()
+    made.score("base", "easy", [0.5], entropy=False)
+    assert Path(write(made, ["figure2"])["figure2"][0]).stat().st_size
 
 
 def test_the_mean_over_one_dataset_is_called_by_its_name(experiment: Callable[..., Experiment]) -> None:
     rewards = [0.0, 0.5, 0.5, 1.0]
     two = experiment().score_all({"base": {"easy": rewards, "hard": rewards}})
-    assert figures._place_title(load(two.config), specs.MEAN) == "mean of 2 datasets"
+    assert figures._title(inputs(two), MEAN) == "mean of 2 datasets"
     one = experiment(datasets={"easy": DATASET}).score_all({"base": {"easy": rewards}})
-    assert figures._place_title(load(one.config), specs.MEAN) == "easy (4 problems)"
+    assert figures._title(inputs(one), MEAN) == "easy"
 
 
+def test_without_statistics_the_command_that_makes_them_is_named(small: Experiment) -> None:
+    with pytest.raises(UserError, match=r"statistics.csv: no such file; run `maxk table statistics paired_tests`"):
+        figures.inputs(load(small.config), small.config)
+
+
+def test_an_unknown_figure_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"no figure 'figure9'; there are figure1, max_at_k"):
+        figures.get("figure9")
+
+
+# ------------------------------------------------------------------------------------------------------- training logs
 def test_a_batchs_value_is_the_mean_over_the_iterations_that_log_it() -> None:
     """As the trainer logs at μ = 3: rewards in the first iteration of a batch, ratios in the two that follow."""
     run = [
@@ -82,54 +139,46 @@ def test_a_batchs_value_is_the_mean_over_the_iterations_that_log_it() -> None:
     assert training_log._by_batch(run, "reward", iterations=3) == pytest.approx([0.1, 0.3])
 
 
-def test_an_unknown_figure_is_one_line(small: Experiment) -> None:
-    with pytest.raises(UserError, match=r"no figure 'figure9'; there are figure1, figure2"):
-        figures.write("figure9", load(small.config), small.config)
-
-
-def test_without_data_a_figure_is_a_note(experiment: Callable[..., Experiment]) -> None:
-    made = experiment()
-    made.score("base", "easy", [0.5], entropy=False)
-    for name in figures.FIGURES:
-        assert all(Path(path).stat().st_size for path in figures.write(name, load(made.config), made.config))
-
-
 def test_half_a_line_of_metrics_is_one_line_of_error(small: Experiment) -> None:
     write_metrics(small)
     path = Path(small.config.layout.metrics("grpo/seed0"))
     path.write_text(path.read_text()[:-9])
     with pytest.raises(UserError, match=r"metrics.jsonl: not one JSON object a line"):
-        figures.write("training", load(small.config), small.config)
+        training_log.curves(small.config, ["reward"])
 
 
 def test_a_training_that_is_not_finished_has_no_curves(small: Experiment) -> None:
-    """One that is being done again would stand beside scores of the whole training, and cut the other seeds' logs."""
+    """Its curve would stand beside scores of the whole training, and cut the other seeds' logs."""
     write_metrics(small)
     assert training_log.read(small.config, "grpo", ["reward"])["reward"].shape == (1, 30)
     Path(small.config.layout.policy("grpo/seed0")).unlink()
     assert training_log.read(small.config, "grpo", ["reward"]) == {}
 
 
-def test_a_policy_keeps_its_look_whatever_is_shown() -> None:
-    rows = ["base", *(f"o{i}" for i in range(30))]
-    looks = style.looks(rows)
-    assert looks["base"].colour == style.BASE_COLOUR
-    assert len({(look.colour, str(look.dashes)) for look in looks.values()}) == 31
-    assert len({(look.colour, look.marker) for look in looks.values()}) == 31
-    assert style.looks(rows[:5])["o3"] == looks["o3"]
+# --------------------------------------------------------------------------------------------------------------- looks
+def test_a_method_has_one_colour_in_every_experiment(experiment: Callable[..., Experiment]) -> None:
+    first = style.looks(experiment().config)
+    other = experiment(
+        objectives={
+            "loo": {"type": "bon_loo1", "k": 4},
+            "mean": {"type": "bon_mean", "k": 2},
+            "mean_4": {"type": "bon_mean", "k": 4},
+        }
+    )
+    looks = style.looks(other.config)
+    assert looks["mean"] == first["bon_mean"]
+    assert looks["mean_4"].colour == looks["mean"].colour
+    assert looks["mean_4"] != looks["mean"]
+    assert looks["loo"].colour not in {look.colour for look in first.values()}
+    assert looks["base"] == first["base"]
 
 
-@given(st.lists(st.floats(-0.2, 1.2), min_size=1, max_size=20), st.floats(0.001, 0.2))
-def test_labels_are_spread_in_order_within_the_panel(wanted: list[float], gap: float) -> None:
-    gap = min(gap, 1 / len(wanted))
-    placed = style.spread({str(i): y for i, y in enumerate(wanted)}, gap)
-    positions = sorted(placed.values())
-    assert all(b - a >= gap - 1e-9 for a, b in itertools.pairwise(positions))
-    assert positions[0] >= -1e-9
-    assert positions[-1] <= 1 + 1e-9
-    order = sorted(placed, key=lambda row: placed[row])
-    assert [wanted[int(i)] for i in order] == sorted(wanted)
-
-
-def test_labels_stay_where_they_are_if_there_is_room() -> None:
-    assert style.spread({"a": 0.1, "b": 0.9}, 0.1) == pytest.approx({"a": 0.1, "b": 0.9})
+def test_methods_differ_in_colour_and_policies_of_one_method_in_line_or_marker(
+    experiment: Callable[..., Experiment],
+) -> None:
+    assert (
+        len({*style.COLOURS.values(), *style.OTHERS, style.BASE_COLOUR}) == len(style.COLOURS) + len(style.OTHERS) + 1
+    )
+    made = experiment(objectives={f"o{i}": {"type": "grpo"} for i in range(12)})
+    looks = style.looks(made.config)
+    assert len({(str(look.dashes), look.marker) for name, look in looks.items() if name != "base"}) == 12

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up import Experiment
+from made_up import Experiment, write_statistics
 
 from maxk.artifacts import files
 from maxk.artifacts.records import Policy
 from maxk.errors import UserError
-from maxk.reporting import estimates, pages, summary
+from maxk.reporting import pages, summary
 from maxk.reporting.load import load
 
 
@@ -23,7 +23,7 @@ def scored(experiment: Callable[..., Experiment], grpo: float, bon: float) -> Ex
     for policy, offset in (("base", 0.0), ("grpo/seed0", grpo), ("bon_mean/seed0", bon)):
         for dataset in ("easy", "hard"):
             made.score(policy, dataset, rewards + offset)
-    estimates.write(load(made.config), made.config)
+    write_statistics(made)
     return made
 
 
@@ -34,28 +34,28 @@ def text_of(made: Experiment) -> str:
 
 def test_findings_follow_the_numbers(experiment: Callable[..., Experiment]) -> None:
     text = text_of(scored(experiment, grpo=-0.1, bon=0.2))
-    assert "BoN mean has the highest mean; it is above the second, Base model: +0.200 [+0.200, +0.200]" in text
+    assert "BoN mean has the highest mean and is above the second, Base model: +0.200 [+0.200, +0.200]" in text
     assert "lowers max@1 (-0.100 [-0.100, -0.100]); lowers max@128" in text
-    assert "Of 1 other policies, 1 are above GRPO at max@128 (BoN mean), 0 below (none), 0 undecided." in text
+    assert "Other policies against GRPO at max@128: above 1 (BoN mean), below none, undecided none." in text
 
 
 def test_the_opposite_numbers_give_the_opposite_findings(experiment: Callable[..., Experiment]) -> None:
     text = text_of(scored(experiment, grpo=0.2, bon=0.1))
-    assert "GRPO has the highest mean; it is above the second, BoN mean" in text
+    assert "GRPO has the highest mean and is above the second, BoN mean" in text
     assert "raises max@1" in text
-    assert "0 are above GRPO at max@128 (none), 1 below (BoN mean)" in text
+    assert "Other policies against GRPO at max@128: above none, below 1 (BoN mean), undecided none." in text
 
 
 def test_equal_policies_are_undecided(experiment: Callable[..., Experiment]) -> None:
     text = text_of(scored(experiment, grpo=0.0, bon=0.0))
-    assert "is not told apart from the second" in text
+    assert "is not distinguishable from the second" in text
     assert "no decided change of max@1" in text
-    assert "1 undecided" in text
+    assert "undecided 1 (BoN mean)" in text
 
 
 def test_the_table_holds_means_with_intervals_and_blanks(small: Experiment) -> None:
     Path(small.config.layout.scores("bon_mean/seed0", "easy")).unlink()
-    estimates.write(load(small.config), small.config)
+    write_statistics(small)
     text = text_of(small)
     assert re.search(r"\| GRPO \| 0\.375 \[0\.\d{3}, 0\.\d{3}\] \| 0\.375 \[", text)
     assert "| BoN mean | – | – | – | – |" in text
@@ -65,13 +65,13 @@ def test_the_table_holds_means_with_intervals_and_blanks(small: Experiment) -> N
 
 
 def test_without_statistics_the_command_that_makes_them_is_named(small: Experiment) -> None:
-    with pytest.raises(UserError, match=r"statistics.csv: no such file; run `maxk table statistics`"):
+    with pytest.raises(UserError, match=r"statistics.csv: no such file; run `maxk table statistics paired_tests`"):
         summary.write(load(small.config), small.config)
 
 
 def test_the_run_s_page_holds_configuration_funnels_versions_and_times(small: Experiment) -> None:
     layout = small.config.layout
-    estimates.write(load(small.config), small.config)
+    write_statistics(small)
     files.write_json(layout.funnel("easy"), {"drawn": 9, "test": 4})
     for policy, torch in (("base", "2.1"), ("grpo/seed0", "2.2")):
         files.write_policy(layout.policy(policy), Policy(policy, policy, "m", None, {}, {"torch": torch}))

@@ -16,7 +16,7 @@ from maxk.resources import memory
 from maxk.artifacts.digests import canonical
 from maxk.artifacts.paths import BASE, POLICY_PATTERN
 from maxk.errors import UserError
-from maxk.reporting import exit_report, specs
+from maxk.reporting import exit_report, figures, tables
 from snakemake.exceptions import WorkflowError
 
 DEFAULTS = workflow.source_path("../../config/config.yaml")
@@ -63,7 +63,7 @@ EXPLAIN_KILL = f"trap {quote(f'[ $? != 137 ] || echo {quote(KILLED)} >&2')} EXIT
 shell.prefix(f"{STRICT}; {IGNORE_SIGTERM}; {EXPLAIN_KILL}; ")
 
 SHARDS = range(CONFIG.sampling.shards)
-TABLES = specs.tables(CONFIG)
+TABLES = tables.tables(CONFIG)
 
 
 wildcard_constraints:
@@ -99,29 +99,19 @@ def settings(stage, *names):
     )
 
 
-def shown(path, category, caption, **labels):
+def shown(path, category, **labels):
     """Marks a file for the report."""
-    return report(
-        path, caption=f"../report/{caption}", category=category, labels=labels
-    )
+    return report(path, category=category, labels=labels)
 
 
-def shown_table(path, name, form):
-    """Marks a numbered table for the report; tables of single datasets share a caption."""
-    number = name.removeprefix("table")
-    caption = f"{name}.rst" if int(number) <= 4 else "dataset.rst"
-    return shown(
-        path,
-        "2 Tables",
-        caption,
-        # Labels are sorted as text, and HTML shows two spaces as one.
-        table=f"Table {number:>2}",
-        shows=TABLES[name].title,
-        form=form,
-    )
+def shown_table(table, path, form):
+    """A file of a table. Labels are sorted as text, so numbers are padded; HTML shows two spaces as one."""
+    number = table.name.removeprefix("table")
+    name = f"Table {number:>2}" if number.isdigit() else table.name
+    return shown(path, "2 Tables", table=name, shows=table.title, form=form)
 
 
 def shown_experiment(path, form):
     """Marks a file of an experiment for the report."""
     labels = {"experiment": "{experiment}", "as": form}
-    return shown(path, "5 Experiments", "experiment.rst", **labels)
+    return shown(path, "4 Experiments", **labels)

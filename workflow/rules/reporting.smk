@@ -1,8 +1,8 @@
 """Tables, figures, summary and report, from the scores of all policies.
 
 Writes results/table*.{csv,md,tex}, results/statistics.csv, results/paired_tests.csv, results/comparison.{csv,md},
-results/*.{png,pdf}, results/summary.md and results/report.html. One job makes all tables and one all figures, because
-reading scores and drawing the bootstrap takes most of the time.
+results/*.{png,pdf}, results/summary.md and results/report.html. One job makes all tables, and one all figures, because
+reading scores takes most of the time. `maxk.reporting.tables` and `.figures` declare names, titles and captions.
 """
 
 
@@ -18,30 +18,12 @@ rule table:
     input:
         scores=SCORES,
     output:
-        [shown_table(OUT.table(name), name, "spreadsheet") for name in TABLES],
-        [shown_table(OUT.page(name), name, "page") for name in TABLES],
-        [OUT.table(name, suffix) for name in TABLES for suffix in ("md", "tex")],
-        shown(
-            OUT.statistics,
-            "4 Statistics",
-            "statistics.rst",
-            file="statistics.csv",
-            shows="intervals",
-        ),
-        shown(
-            OUT.table("paired_tests"),
-            "4 Statistics",
-            "paired_tests.rst",
-            file="paired_tests.csv",
-            shows="paired tests",
-        ),
-        shown(
-            OUT.page("comparison"),
-            "1 Summary",
-            "comparison.rst",
-            page="Versus the paper",
-        ),
-        [OUT.table("comparison", suffix) for suffix in ("csv", "md")],
+        [
+            shown_table(table, table.paths(CONFIG)[0], "spreadsheet")
+            for table in TABLES.values()
+        ],
+        [shown_table(table, OUT.page(name), "page") for name, table in TABLES.items()],
+        [path for table in TABLES.values() for path in table.paths(CONFIG)[1:]],
     log:
         OUT.log("table"),
     benchmark:
@@ -55,7 +37,9 @@ rule table:
     params:
         config=OUT.config,
         settings=settings("report"),
-        further=[specs.made_by_experiments(CONFIG, table) for table in TABLES.values()],
+        further=[
+            table.made_by_experiments(CONFIG) for table in tables.paper_tables(CONFIG)
+        ],
         source=environment.source("reporting", "estimators", "statistics"),
     message:
         "Write tables"
@@ -67,18 +51,18 @@ rule figure:
     """Draw all figures, as PNG and PDF."""
     input:
         scores=SCORES,
+        statistics=OUT.table("statistics"),
+        tests=OUT.table("paired_tests"),
     output:
         [
-            shown(
-                OUT.figure(name),
-                "3 Figures",
-                f"{name}.rst",
-                figure=name,
-                shows=title,
-            )
-            for name, title in specs.FIGURES.items()
+            OUT.figure(name, suffix)
+            for name in figures.FIGURES
+            for suffix in figures.SUFFIXES
         ],
-        [OUT.figure(name, "pdf") for name in specs.FIGURES],
+        [
+            shown(OUT.page(name), "3 Figures", figure=name, shows=one.title)
+            for name, one in figures.FIGURES.items()
+        ],
     log:
         OUT.log("figure"),
     benchmark:
@@ -103,13 +87,13 @@ rule summary:
     """Write the summary, and a page on the run: configuration, versions, funnels, run times."""
     input:
         scores=SCORES,
-        statistics=OUT.statistics,
+        statistics=OUT.table("statistics"),
         tests=OUT.table("paired_tests"),
         funnels=[OUT.funnel(dataset) for dataset in CONFIG.evaluated],
     output:
         OUT.summary,
-        shown(OUT.page("summary"), "1 Summary", "summary.rst", page="Summary"),
-        shown(OUT.page("run"), "1 Summary", "run.rst", page="The run"),
+        shown(OUT.page("summary"), "1 Summary", page="Summary"),
+        shown(OUT.page("run"), "1 Summary", page="The run"),
     log:
         OUT.log("summary"),
     benchmark:

@@ -1,19 +1,16 @@
-"""Tables, statistics and figures from scores; `publish` is what the stages that make them do."""
+"""From scores to tables, figures and summaries.
+
+    load         all scores of an experiment, or a refusal to mix what does not belong together
+    estimates    means and differences with their intervals and tests
+    tables       every table: name, title, caption, function; `rendering` makes the paper's tables of it
+    figures      every figure likewise; `style` is their common look
+    comparison   our numbers beside the paper's
+    summary      one page on a run
+    experiments  the table and figure of each question in `experiments`
+
+`tables` and `figures` import nothing heavy: the Snakefile reads from them which files its rules make.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from maxk import tracking
-from maxk.config import Config
-
-if TYPE_CHECKING:
-    from maxk.reporting.load import Scores
-
-
-def publish(config: Config, write: Callable[[Scores, Config], list[str]]) -> None:
-    """Reads all scores, has `write` make files from them and stores these with the experiment's run."""
-    from maxk.reporting.load import load
-
-    tracking.report(config, write(load(config), config))
+MEAN = "mean"  # the pseudo-dataset of the mean over datasets

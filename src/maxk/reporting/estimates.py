@@ -1,19 +1,17 @@
-"""Intervals and paired tests for every number in the tables: `statistics.csv` and `paired_tests.csv`.
+"""Means and differences with their intervals and tests: `statistics.csv` and `paired_tests.csv`.
 
-Intervals are percentile bootstrap (Efron 1979) over problems and training seeds, as crossed factors, both
-resampled. One draw of problems serves all policies of a dataset and one draw of seeds serves all datasets, so
-differences between policies are paired for free and the mean over datasets (each resampled within itself) has
-its interval, too.
+Intervals are percentile bootstrap (Efron 1979) over problems and training seeds, crossed and both resampled. All
+policies share one draw of problems per dataset and one draw of seeds, so differences between policies are paired, and
+the mean over datasets (each resampled within itself) has its interval, too.
 
-Paired tests compare two policies problem by problem:
-- Wilcoxon's signed-rank test, two-sided (the paper's test), on means over seeds, with Holm's correction over the
-  datasets; none for the mean over datasets, whose problems weigh unequally. Zero differences are dropped and counted,
-  ties share the mean rank; with fewer than 6 problems that differ, p cannot fall below 0.05.
+Two policies are compared problem by problem:
+- Wilcoxon's signed-rank test (the paper's), two-sided, on means over seeds, Holm-corrected over the datasets. None for
+  the mean over datasets, whose problems have unequal weights.
 - paired bootstrap, two-sided, over problems and seeds.
-- effect sizes: the difference itself, on how many problems each is better, and the matched-pairs rank-biserial
-  correlation.
+- effect sizes: the difference itself, the number of problems on which each is better, and the matched-pairs
+  rank-biserial correlation.
 
-All of that is `maxk.statistics`'; here stands what is drawn together and what is compared.
+The mathematics is in `maxk.statistics`; this module says what is drawn together and what is compared.
 """
 
 from __future__ import annotations
@@ -25,17 +23,23 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from maxk import statistics
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Report
+from maxk.errors import UserError
 from maxk.progress import track
+from maxk.reporting import MEAN
 from maxk.reporting.load import Cell, Scores
-from maxk.reporting.specs import MEAN
-from maxk.reporting.tidy import write_csv
 from maxk.statistics import Floats, SignedRank
 
 METRICS = ("max", "pass")
+DIFFERENCES = (  # the columns of paired_tests.csv, which has no rows if only one policy is scored
+    *("comparison", "policy", "reference", "dataset", "metric", "k", "difference", "low", "high", "level"),
+    *("p_wilcoxon", "p_wilcoxon_holm", "p_bootstrap", "rank_biserial", "problems", "better", "worse"),
+    *("zero_differences", "seeds"),
+)
 
 
 # ------------------------------------------------------------------------------------------------- resampling
@@ -59,7 +63,7 @@ class Replicates:
 
 
 def quantities(scores: Scores) -> tuple[str, ...]:
-    """ "max@1", "max@2", … and "pass@1", …: everything that is estimated."""
+    """Everything that is estimated: "max@1", "max@2", … and "pass@1", …."""
     return tuple(f"{metric}@{k}" for metric in METRICS for k in scores.ks)
 
 
@@ -100,7 +104,7 @@ def _over_problems(cells: Mapping[str, Cell], report: Report, dataset: str) -> d
 def signed_ranks(
     scores: Scores, pairs: Mapping[str, tuple[str, str]], quantity: str
 ) -> dict[str, tuple[SignedRank, float]]:
-    """Tests of `pairs` (by dataset: policy, reference), each with its p corrected over these datasets."""
+    """By dataset, the test of its pair (policy, reference) and the p-value Holm-corrected over these datasets."""
     tests = {}
     for dataset, (row, reference) in pairs.items():
         a, b = (scores.per_problem(one, dataset, quantity) for one in (row, reference))
@@ -127,18 +131,38 @@ def best_and_second(
     return {dataset: (best[0][0], best[1][0]) for dataset, best in ranked.items() if len(best) > 1}
 
 
-# ------------------------------------------------------------------------------------------------------ files
-def write(scores: Scores, config: Config) -> list[str]:
-    """Writes both files; returns their paths."""
-    replicates = resample(scores, config.report)
-    paths = [config.layout.statistics, config.layout.table("paired_tests")]
-    write_csv(paths[0], statistics_rows(scores, replicates))
-    write_csv(paths[1], paired_rows(scores, replicates, config))
-    return paths
+# ------------------------------------------------------------------------------------------------------ frames
+def means(scores: Scores, config: Config) -> pd.DataFrame:
+    """`statistics.csv`: one row per policy, dataset (or `mean`) and quantity that has scores."""
+    return pd.DataFrame(_mean_rows(scores, resample(scores, config.report)))
 
 
-def statistics_rows(scores: Scores, replicates: Replicates) -> Iterator[dict[str, Any]]:
-    """One row a policy, dataset (or `mean`) and quantity that has scores."""
+def differences(scores: Scores, config: Config) -> pd.DataFrame:
+    """`paired_tests.csv`: best against second, and every policy against the base model and against GRPO."""
+    references = tuple(filter(None, (BASE, grpo_row(config))))
+    return _differences(scores, config.report, references)
+
+
+@cache
+def _differences(scores: Scores, report: Report, references: Sequence[str]) -> pd.DataFrame:
+    return pd.DataFrame(_difference_rows(scores, resample(scores, report), references), columns=DIFFERENCES)
+
+
+def read(config: Config) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`means` and `differences` as `maxk table` wrote them. Raises UserError if it has not."""
+    try:
+        means, differences = (pd.read_csv(config.layout.table(name)) for name in ("statistics", "paired_tests"))
+    except FileNotFoundError as error:
+        raise UserError(f"{error.filename}: no such file; run `maxk table statistics paired_tests`") from None
+    return means, differences
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame as mappings."""
+    return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _mean_rows(scores: Scores, replicates: Replicates) -> Iterator[dict[str, Any]]:
     for row, label in scores.labels.items():
         for dataset in (*scores.datasets, MEAN):
             if (row, dataset) not in replicates.means:
@@ -165,33 +189,32 @@ def statistics_rows(scores: Scores, replicates: Replicates) -> Iterator[dict[str
                 }
 
 
-def paired_rows(scores: Scores, replicates: Replicates, config: Config) -> Iterator[dict[str, Any]]:
-    """Best against second, and every policy against the base model and against GRPO."""
-    grpo, every = grpo_row(config), quantities(scores)
+def _difference_rows(scores: Scores, replicates: Replicates, references: Sequence[str]) -> Iterator[dict[str, Any]]:
+    every, places = quantities(scores), (*scores.datasets, MEAN)
     for quantity in track(every, len(every), "paired tests"):
-        places = (*scores.datasets, MEAN)
         best = best_and_second(scores, scores.rows, quantity, places)
-        yield from _compared(scores, replicates, "best vs second", best, quantity)
-        for reference in (BASE, *([grpo] if grpo else [])):
+        yield from compared(scores, replicates, "best vs second", best, quantity)
+        for reference in references:
             for row in scores.rows:
                 if row not in (BASE, reference):
                     pairs = dict.fromkeys(places, (row, reference))
-                    yield from _compared(scores, replicates, f"vs {reference}", pairs, quantity)
+                    yield from compared(scores, replicates, f"vs {reference}", pairs, quantity)
 
 
 def grpo_row(config: Config) -> str | None:
-    """The row that others are held against: `grpo`, or else the first objective of that type."""
+    """The policy that others are compared with: `grpo`, or else the first objective of that type."""
     of_type = [name for name, objective in config.objectives.items() if objective.type == "grpo"]
     return "grpo" if "grpo" in of_type else next(iter(of_type), None)
 
 
-def _compared(
+def compared(
     scores: Scores,
     replicates: Replicates,
     comparison: str,
     pairs: Mapping[str, tuple[str, str]],
     quantity: str,
 ) -> Iterator[dict[str, Any]]:
+    """Rows of `differences` for pairs (policy, reference) by dataset, of those that have scores."""
     corrected = signed_ranks(scores, {d: pair for d, pair in pairs.items() if d != MEAN}, quantity)
     metric, k = quantity.split("@")
     for dataset, (row, reference) in pairs.items():

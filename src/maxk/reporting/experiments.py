@@ -1,15 +1,21 @@
-"""What the policies of an experiment came to: scores, training logs, and a choice made on problems of its own.
+"""Experiments: questions of the config's `experiments`, each answered by a table and a figure.
 
-An experiment (`experiments` in the config) names policies and trains further ones; its reports are made from the same
-scores, with the same bootstrap, as the main tables.
+An experiment names policies and trains further ones; its files are made from the same scores, with the same statistics,
+as the main tables. A row of the table holds
+
+- max@1 and max@headline_k, each the mean over datasets with its interval, and the paired difference to the reference;
+- where training ended: KL to the base model and entropy (mean over the last tenth), and how far the ratios drifted;
+- max@1 and max@n of the training groups at matched KL.
 
 With `choose: learning_rate`, policies that differ in nothing else are candidates. The rule was written before any
 result was seen: the candidate with the highest max@headline_k on the first, third, … problem of every dataset (mean
 over datasets and seeds) is chosen, and all numbers reported are those of the second, fourth, … problems.
 
-Matched KL keeps "trained less" from being taken for "more diverse": policies are compared where each first reaches the
-KL that all of them reach, by max@k of their training groups. These are scored before they are learned from, and in the
-first epoch every problem is new.
+Matched KL separates "more diverse" from "trained less": policies are compared where each first reaches the KL that all
+of them reach, by max@k of their training groups. Groups are scored before they are learned from, and in the first epoch
+every problem is new.
+
+    maxk experiment k_sweep --config results/config.json      # results/experiments/k_sweep.{csv,md,png,pdf}
 """
 
 from __future__ import annotations
@@ -18,23 +24,53 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from maxk.artifacts import files
+from maxk.artifacts.paths import BASE
 from maxk.config import Config, Experiment
-from maxk.reporting import estimates, training_log
-from maxk.reporting.estimates import Replicates
+from maxk.reporting import MEAN, estimates, markdown, pages, style, training_log
 from maxk.reporting.load import Scores, load
-from maxk.reporting.specs import MEAN
+from maxk.reporting.rendering import captioned, to_csv
 from maxk.statistics import Floats
 
+CAPTION = (
+    "A question beyond the paper's tables. Differences are paired and taken to the reference policy named in the "
+    "notes; at equal KL, policies are compared where each first reaches the KL that all of them reach."
+)
 # Means over the last tenth of training, then means over all of it.
 AT_THE_END = ("reward", "kl", "entropy")
 THROUGHOUT = ("frac_reward_zero_std", "clip_fraction", "ess_fraction", "first_order_error")
 
+_AXES = {
+    "k": "k of the objective",
+    "iterations": "PPO iterations μ",
+    "temperature": "training temperature",
+    "learning_rate": "learning rate",
+}
 
+
+def write(name: str, config: Config) -> list[str]:
+    """Makes the experiment's files; returns their paths. Raises UserError if there is no such experiment."""
+    findings = collect(name, config)
+    paths = [config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png", "pdf")]
+    frame = table(findings)
+    text = to_markdown(findings, frame)
+    files.write_text(paths[0], to_csv(frame))
+    files.write_text(paths[1], text)
+    with style.applied():
+        style.save(draw(findings, style.looks(config)), paths[2:])
+    return [*paths, pages.write(config, f"experiments/{name}", captioned(text, CAPTION))]
+
+
+# ------------------------------------------------------------------------------------------------------ collect
 @dataclass(frozen=True)
 class Outcome:
-    """What one policy came to. `log` holds its training metrics [seeds, generation batches] by key."""
+    """Results of one policy. `log` holds its training metrics [seeds, generation batches] by key."""
 
     policy: str
     label: str
@@ -53,26 +89,21 @@ class Findings:
     name: str
     experiment: Experiment
     scores: Scores
-    replicates: Replicates
     outcomes: tuple[Outcome, ...]
-    palette: tuple[str, ...]  # the policies of the main figures, whose colours are kept
+    means: Mapping[tuple[str, str], Mapping[str, Any]]  # rows of `estimates.means` of the mean over datasets
 
     @property
     def headline(self) -> str:
         return f"max@{self.config.report.headline_k}"
 
-    def difference(self, policy: str, quantity: str) -> tuple[float, Floats] | tuple[None, None]:
-        """Mean over datasets of policy − reference, and its paired bootstrap replicates; None without scores."""
-        pair = (policy, self.experiment.reference)
-        means = [self.scores.mean(row, MEAN, quantity) for row in pair]
-        if means[0] is None or means[1] is None or policy == self.experiment.reference:
-            return None, None
-        drawn = [self.replicates.of(row, MEAN, quantity) for row in pair]
-        return means[0] - means[1], drawn[0] - drawn[1]
+    @property
+    def shown(self) -> list[Outcome]:
+        """What is drawn: policies with scores, of candidates the chosen ones."""
+        return [one for one in self.outcomes if one.chosen is not False and (one.policy, "max@1") in self.means]
 
 
 def collect(name: str, config: Config) -> Findings:
-    """Reads scores and training logs of the experiment's policies, and makes the choice where it asks for one."""
+    """Reads scores and training logs of the experiment's policies, and makes the choice if it asks for one."""
     view, experiment = config.restricted_to(name), config.experiments[name]
     scores = load(view)
     development = scores.half(0) if experiment.choose else None
@@ -93,8 +124,9 @@ def collect(name: str, config: Config) -> Findings:
         )
         for row in view.objectives
     )
-    replicates = estimates.resample(scores, view.report)
-    return Findings(view, name, experiment, scores, replicates, outcomes, tuple(config.objectives))
+    frame = estimates.means(scores, view).query("dataset == @MEAN and metric == 'max'")
+    means = {(row["policy"], f"max@{row['k']}"): row for row in estimates.records(frame)}
+    return Findings(view, name, experiment, scores, outcomes, means)
 
 
 def _parameters(config: Config, row: str) -> dict[str, Any]:
@@ -160,7 +192,7 @@ def trajectory(log: Mapping[str, Floats]) -> tuple[Floats, dict[str, Floats]]:
     The KL is made monotonic (its running maximum), so that every level is first reached once. Means are over a quarter
     of the run: groups are few, and best-of-n of a batch is noisy.
     """
-    means = {key: training_log.smooth(values.mean(axis=0), share=1 / 4) for key, values in log.items()}
+    means = {key: training_log.smooth(values.mean(axis=0), fraction=1 / 4) for key, values in log.items()}
     return np.maximum.accumulate(means["kl"]), {key: means[key] for key in means if key.startswith("train_max@")}
 
 
@@ -173,3 +205,185 @@ def at_matched_kl(log: Mapping[str, Floats], target: float | None) -> dict[str, 
             first, last = (float(np.interp(target, kl, curve)) for curve in maxima.values())
             found |= {"train_max@1_at_kl": first, "train_max@n_at_kl": last}
     return found
+
+
+# ------------------------------------------------------------------------------------------------------ table
+def table(findings: Findings) -> pd.DataFrame:
+    """One row per policy, the base model first."""
+    target = matched_kl(findings)
+    return pd.DataFrame(
+        {
+            "policy": outcome.policy if outcome else BASE,
+            "label": outcome.label if outcome else findings.scores.labels[BASE],
+            **(outcome.parameters if outcome else dict.fromkeys(findings.outcomes[0].parameters)),
+            "chosen": None if outcome is None or outcome.chosen is None else "yes" if outcome.chosen else "no",
+            f"development_{findings.headline}": outcome.development if outcome else None,
+            **_estimates(findings, outcome.policy if outcome else BASE),
+            **_training_means(outcome.log if outcome else {}),
+            **at_matched_kl(outcome.log if outcome else {}, target),
+            "seeds": _seeds(findings, outcome.policy) if outcome else None,
+        }
+        for outcome in (None, *findings.outcomes)
+    )
+
+
+def _estimates(findings: Findings, policy: str) -> dict[str, Any]:
+    """Means over datasets and differences to the reference, with their intervals; blank without scores."""
+    found: dict[str, Any] = {}
+    for quantity in ("max@1", findings.headline):
+        own, change = findings.means.get((policy, quantity), {}), _difference(findings, policy, quantity)
+        found |= {quantity: own.get("mean"), f"{quantity}_low": own.get("low"), f"{quantity}_high": own.get("high")}
+        found |= {f"{quantity}_difference": change.get("difference")}
+        found |= {f"{quantity}_difference_{end}": change.get(end) for end in ("low", "high")}
+        found[f"{quantity}_p_bootstrap"] = change.get("p_bootstrap")
+    return found
+
+
+def _difference(findings: Findings, policy: str, quantity: str) -> Mapping[str, Any]:
+    reference, scores = findings.experiment.reference, findings.scores
+    replicates = estimates.resample(scores, findings.config.report)
+    pairs = {MEAN: (policy, reference)} if policy != reference else {}
+    return next(estimates.compared(scores, replicates, "vs reference", pairs, quantity), {})
+
+
+def _training_means(log: Mapping[str, Floats]) -> dict[str, float | None]:
+    ends = {f"final_{key}": float(_last_tenth(log[key]).mean()) if key in log else None for key in AT_THE_END}
+    return ends | {f"mean_{key}": float(log[key].mean()) if key in log else None for key in THROUGHOUT}
+
+
+def _last_tenth(values: Floats) -> Floats:
+    return values[:, -max(1, values.shape[1] // 10) :]
+
+
+def _seeds(findings: Findings, policy: str) -> int:
+    return len({seed for (row, _), cell in findings.scores.cells.items() if row == policy for seed in cell.seeds})
+
+
+# --------------------------------------------------------------------------------------------------- Markdown
+def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
+    """The table for readers: estimates with intervals, differences to the reference, KL."""
+    headline, scores = findings.headline, findings.scores
+    header = ["Policy", "max@1", headline, f"{headline} − reference", "final KL", "at equal KL: max@1", "max@n"]
+    lines = [f"**{findings.name}: {findings.experiment.question}**", "", *markdown.head(header)]
+    lines += [markdown.row(_markdown_cells(row, findings)) for row in estimates.records(frame)]
+    level = f"{findings.config.report.confidence:.0%}"
+    problems = sum(scores.problems(dataset) for dataset in scores.datasets)
+    notes = [
+        f"Means over {markdown.count(len(scores.datasets), 'dataset')} ({problems} problems, {scores.n} samples each; "
+        f"training seeds: {', '.join(map(str, scores.seeds))}) with {level} bootstrap intervals over problems and "
+        f"seeds. Reference: {scores.labels[findings.experiment.reference]}; differences are paired. Sandbox: "
+        f"{scores.sandbox}.",
+        "At equal KL: max@k of the training groups where each policy first reaches the KL that all of them reach.",
+    ]
+    if any(outcome.chosen is not None for outcome in findings.outcomes):
+        notes.append(
+            f"✓ marks the learning rate with the higher {headline} on every other problem; all numbers are those of "
+            "the remaining problems."
+        )
+    notes += [f"{note}." for note in scores.notes]
+    return markdown.below(lines, notes)
+
+
+def _markdown_cells(row: Mapping[str, Any], findings: Findings) -> list[str]:
+    def interval(key: str, sign: str = "") -> str:
+        if pd.isna(row[key]):
+            return "–"
+        return f"{row[key]:{sign}.3f} [{row[f'{key}_low']:{sign}.3f}, {row[f'{key}_high']:{sign}.3f}]"
+
+    def plain(key: str) -> str:
+        return "–" if pd.isna(row[key]) else f"{row[key]:.3f}"
+
+    mark = " ✓" if row["chosen"] == "yes" else ""
+    estimates = [interval("max@1"), interval(findings.headline), interval(f"{findings.headline}_difference", "+")]
+    ends = [plain("final_kl"), plain("train_max@1_at_kl"), plain("train_max@n_at_kl")]
+    return [markdown.escape(row["label"]) + mark, *estimates, *ends]
+
+
+# ----------------------------------------------------------------------------------------------------- figure
+def draw(findings: Findings, looks: Mapping[str, style.Look]) -> Figure:
+    """Three panels and a legend: against k (or the parameter varied), the trade-off, and max@n against KL."""
+    of_series = _looks(findings, looks)
+    height = 3.0 + 0.16 * (len(of_series) // 3 + 1)
+    figure, (first, second, third) = plt.subplots(1, 3, figsize=(9.4, height), layout="constrained")
+    (_draw_against if findings.experiment.against else _draw_curves)(first, findings, of_series)
+    _draw_trade_off(second, findings, of_series)
+    _draw_kl(third, findings, of_series)
+    handles, labels = second.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    return figure
+
+
+def _looks(findings: Findings, looks: Mapping[str, style.Look]) -> dict[str, style.Look]:
+    """By series: the look of its first policy in the order of the config, which those of the main figures open."""
+    series = {one.policy: one.series for one in findings.shown}
+    first = {series[policy]: looks[policy] for policy in reversed(list(looks)) if policy in series}
+    return {BASE: looks[BASE], **{one.series: first[one.series] for one in findings.shown}}
+
+
+def _interval(findings: Findings, policy: str, quantity: str) -> tuple[float, float, float]:
+    """Mean over datasets and the ends of its interval."""
+    row = findings.means[policy, quantity]
+    return row["mean"], row["low"], row["high"]
+
+
+def _drawn(findings: Findings) -> list[tuple[str, str]]:
+    """Policies and their series, the base model first if it has scores."""
+    base = [(BASE, BASE)] if (BASE, "max@1") in findings.means else []
+    return [*base, *((one.policy, one.series) for one in findings.shown)]
+
+
+def _draw_curves(ax: Axes, findings: Findings, looks: Mapping[str, style.Look]) -> None:
+    """max@k against k, the mean over datasets."""
+    ks = findings.scores.ks
+    for policy, series in _drawn(findings):
+        means, lows, highs = zip(*(_interval(findings, policy, f"max@{k}") for k in ks), strict=True)
+        ax.fill_between(ks, lows, highs, color=looks[series].colour, alpha=0.08, linewidth=0)
+        ax.plot(ks, means, **looks[series].line)
+    style.log2_axis([ax], ks)
+    ax.set(title="max@k, mean over datasets; bands: intervals", xlabel="k (samples drawn)")
+
+
+def _draw_against(ax: Axes, findings: Findings, looks: Mapping[str, style.Look]) -> None:
+    """max@headline_k against the parameter that is varied, one line per series; the base model as a level."""
+    key = str(findings.experiment.against)
+    if (BASE, findings.headline) in findings.means:
+        mean, low, high = _interval(findings, BASE, findings.headline)
+        ax.axhspan(low, high, color=looks[BASE].colour, alpha=0.06, linewidth=0)
+        ax.axhline(mean, **(looks[BASE].line | {"marker": ""}))
+    for series in dict.fromkeys(one.series for one in findings.shown):
+        members = sorted((o for o in findings.shown if o.series == series), key=lambda o: float(o.parameters[key]))
+        at = [float(one.parameters[key]) for one in members]
+        means, lows, highs = zip(*(_interval(findings, one.policy, findings.headline) for one in members), strict=True)
+        ax.vlines(at, lows, highs, color=looks[series].colour, linewidth=0.8, alpha=0.6)
+        ax.plot(at, means, **looks[series].line)
+    ax.set_xticks(sorted({float(one.parameters[key]) for one in findings.shown}))
+    ax.set(title=f"{findings.headline}, mean over datasets", xlabel=_AXES[key])
+
+
+def _draw_trade_off(ax: Axes, findings: Findings, looks: Mapping[str, style.Look]) -> None:
+    """max@headline_k against max@1, with both intervals and the value of what is varied; makes the legend's handles."""
+    named: set[str] = set()
+    key = findings.experiment.against
+    values = {one.policy: one.parameters[key] for one in findings.shown} if key else {}
+    for policy, series in _drawn(findings):
+        (x, *x_ends), (y, *y_ends) = (_interval(findings, policy, q) for q in ("max@1", findings.headline))
+        label = None if series in named else findings.scores.labels[BASE] if series == BASE else series
+        named.add(series)
+        ax.hlines(y, x_ends[0], x_ends[1], color=looks[series].colour, linewidth=0.7)
+        ax.vlines(x, y_ends[0], y_ends[1], color=looks[series].colour, linewidth=0.7)
+        # A single point draws no line, but its handle in the legend does.
+        ax.plot(x, y, label=label, **looks[series].line)
+        ax.annotate(f"{values.get(policy, '')}", (x, y), (3, 3), textcoords="offset points", fontsize=6.5)
+    ax.set(title="Trade-off", xlabel="max@1, mean over datasets", ylabel=findings.headline)
+
+
+def _draw_kl(ax: Axes, findings: Findings, looks: Mapping[str, style.Look]) -> None:
+    """max@n of the training groups against KL: what a policy gains for how far it has moved."""
+    for outcome in findings.shown:
+        if outcome.log:
+            kl, maxima = trajectory(outcome.log)
+            ax.plot(kl, list(maxima.values())[-1], **(looks[outcome.series].line | {"marker": ""}), linewidth=1.0)
+    target = matched_kl(findings)
+    if target is not None:
+        ax.axvline(target, color="#888888", linewidth=0.6)
+    ax.set(title="Training groups: best of n against KL", xlabel="KL to the base model")

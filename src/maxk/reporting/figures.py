@@ -1,276 +1,334 @@
-"""The paper's figures from scores and training logs, as PNG (200 dpi) and vector PDF.
+"""Every figure, declared once: its name, title, caption and the function that draws it, as PNG (200 dpi) and PDF.
 
-figure1        pass@k against k, base model and GRPO (the paper's Figure 1)
-figure2        distribution of the completions' mean token entropy (the paper's Figure 2: before and after GRPO)
-max_at_k       max@k of all policies against k, and what training changed of it; means over datasets
-max_at_k_grid  max@k of every policy on every dataset beside the base model
-training       reward, KL to the base model and entropy over training
-ratios         how far updates are off-policy
+Figures 1 and 2 are the paper's. Curves and intervals are those of statistics.csv and paired_tests.csv.
 
-Bands are bootstrap intervals over problems and seeds, over training the range of seeds. Numbers: statistics.csv.
+    maxk table statistics paired_tests --config results/config.json
+    maxk figure figure1 max_at_k --config results/config.json
 
-    maxk figure figure1 figure2 --config results/config.json
+To add a figure, write a function here that returns it. The Snakefile reads this module, so functions import what they
+need.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
-
-import numpy as np
-from matplotlib.axes import Axes
-from numpy.typing import NDArray
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.reporting import estimates, style, training_log
-from maxk.reporting.estimates import Replicates
-from maxk.reporting.load import Scores
-from maxk.reporting.specs import MEAN
-from maxk.statistics import Floats
+from maxk.reporting import MEAN
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import pandas as pd
+    import seaborn as sns
+
+    from maxk.reporting.load import Scores
+    from maxk.reporting.style import Look
 
 SUFFIXES = ("png", "pdf")
 WIDTH = 8.0  # inches, of all figures
+BANDS = "Bands are intervals over problems and training seeds (statistics.csv)."
 
 
-def require(name: str) -> None:
-    """Raises UserError where there is no such figure."""
+# --------------------------------------------------------------------------------------------------------- declaration
+@dataclass(frozen=True)
+class Inputs:
+    """What figures are drawn from: `means` is statistics.csv, `differences` paired_tests.csv."""
+
+    config: Config
+    scores: Scores
+    means: pd.DataFrame
+    differences: pd.DataFrame
+    looks: Mapping[str, Look]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure's declaration."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Inputs], matplotlib.figure.Figure]
+
+
+FIGURES: dict[str, Figure] = {}
+
+
+def figure(title: str, caption: str) -> Callable[[Callable[[Inputs], matplotlib.figure.Figure]], None]:
+    """Declares the function's figure under the function's name."""
+
+    def declare(draw: Callable[[Inputs], matplotlib.figure.Figure]) -> None:
+        FIGURES[draw.__name__] = Figure(draw.__name__, title, caption, draw)
+
+    return declare
+
+
+def get(name: str) -> Figure:
+    """A figure by its name. Raises UserError if there is none."""
     if name not in FIGURES:
         raise UserError(f"no figure {name!r}; there are {', '.join(FIGURES)}")
+    return FIGURES[name]
 
 
-def write(name: str, scores: Scores, config: Config) -> list[str]:
-    """Draws a figure and writes its files; returns their paths."""
-    require(name)
-    paths = [config.layout.figure(name, suffix) for suffix in SUFFIXES]
-    FIGURES[name](scores, config, paths)
-    return paths
+def inputs(scores: Scores, config: Config) -> Inputs:
+    """Reads what figures are drawn from. Raises UserError if the tables of statistics are missing."""
+    from maxk.reporting import estimates, style
+
+    return Inputs(config, scores, *estimates.read(config), style.looks(config))
 
 
-# ------------------------------------------------------------------------------------------------- against k
-def base_and_grpo(scores: Scores, config: Config, paths: Sequence[str]) -> None:
-    """pass@k against k of the base model and of GRPO: a panel a dataset, the mean first where there are several."""
-    grpo = estimates.grpo_row(config)
-    rows = [BASE] if grpo is None else [BASE, grpo]
-    replicates = estimates.resample(scores, config.report)
-    places = _places(scores)
-    columns = min(len(places), 3)
-    lines = -(-len(places) // columns)
-    with style.figure(WIDTH, 2.1 * lines + 0.5) as figure:
-        panels = style.panels(figure, lines, columns, [scores.labels[row] for row in rows])
-        for place, ax in zip(places, panels.flat, strict=False):
-            for row in rows:
-                _draw_curve(ax, scores, replicates, row, place, "pass")
-            ax.set_title(_place_title(scores, place), fontsize=7.5)
-        for ax in list(panels.flat)[len(places) :]:
-            ax.set_visible(False)
-        style.log2_axis(list(panels.flat), scores.ks)
-        _name_axes(panels, "k (samples drawn)", "pass@k")
-        _label_curves([ax for ax in panels[:, -1] if ax.get_visible()] or [panels.flat[0]], scores)
-        style.save(figure, paths)
+def write(declared: Figure, given: Inputs) -> list[str]:
+    """Draws a figure and writes its files and its page of the report; returns their paths."""
+    from base64 import b64encode
+    from pathlib import Path
+
+    from maxk.reporting import pages, style
+
+    paths = [given.config.layout.figure(declared.name, suffix) for suffix in SUFFIXES]
+    with style.applied():
+        style.save(declared.draw(given), paths)
+    image = f"![{declared.title}](data:image/png;base64,{b64encode(Path(paths[0]).read_bytes()).decode()})"
+    text = f"**{declared.title}**\n\n{image}\n\n{declared.caption}\n"
+    return [*paths, pages.write(given.config, declared.name, text)]
 
 
-def all_policies(scores: Scores, config: Config, paths: Sequence[str]) -> None:
-    """max@k against k, means over datasets: all policies above, their paired differences to the base model below."""
-    replicates = estimates.resample(scores, config.report)
-    with style.figure(WIDTH, 6.0) as figure:
-        above, below = panels = style.panels(figure, 2, 1, scores.labels.values())[:, 0]
-        for row in scores.rows:
-            _draw_curve(above, scores, replicates, row, MEAN, "max")
-            if row != BASE:
-                _draw_change(below, scores, replicates, row)
-        below.axhline(0, color=style.BASE_COLOUR, linestyle=style.looks(scores.rows)[BASE].dashes, gid=BASE)
-        above.set_title(f"max@k, {_place_title(scores, MEAN)}")
-        below.set_title("What training changed: difference to the base model, problem by problem")
-        style.log2_axis(list(panels), scores.ks)
-        below.set_xlabel("k (samples drawn)")
-        _label_curves(panels, scores)
-        style.save(figure, paths)
+# ----------------------------------------------------------------------------------------------------------- against k
+@figure(
+    "pass@k of the base model and of GRPO",
+    "The paper's Figure 1: pass@k of the base model and of GRPO against k. Where the lines cross, GRPO has narrowed "
+    "what the model can find with enough samples. " + BANDS,
+)
+def figure1(given: Inputs) -> matplotlib.figure.Figure:
+    from maxk.reporting import estimates, style
+
+    means = given.means[given.means.policy.isin([BASE, estimates.grpo_row(given.config)])]
+    data, titles = _in_places(given, means.query("metric == 'pass'"), "dataset")
+    columns = min(len(titles), 3)
+    grid = style.curves(
+        data,
+        given.looks,
+        "k",
+        col="dataset",
+        col_order=titles,
+        col_wrap=columns,
+        height=2.1,
+        aspect=WIDTH / columns / 2.4,
+    )
+    return _against_k(given, grid, "pass@k", data)
 
 
-def grid(scores: Scores, config: Config, paths: Sequence[str]) -> None:
-    """max@k against k: a row a policy, a column a dataset and their mean; the base model dashed in every panel."""
-    replicates = estimates.resample(scores, config.report)
-    places = [*scores.datasets, MEAN] if len(scores.datasets) > 1 else list(scores.datasets)
-    rows = [row for row in scores.rows if row != BASE]
-    with style.figure(WIDTH, 0.78 * max(len(rows), 1) + 0.8) as figure:
-        panels = style.panels(figure, max(len(rows), 1), len(places), scores.labels.values(), tight=True)
-        style.log2_axis(list(panels.flat), scores.ks, sparse=True)
-        for ax in panels.flat:  # with limits that every line moves, for all panels, drawing takes a minute
-            ax.set_autoscaley_on(False)
-        for place, column in zip(places, panels.T, strict=True):
-            for row, ax in zip(rows or [BASE], column, strict=True):
-                for drawn in dict.fromkeys((BASE, row)):
-                    _draw_curve(ax, scores, replicates, drawn, place, "max")
-            column[0].set_title("mean" if place == MEAN else place, fontsize=7)
-        panels[0, 0].autoscale(axis="y")
-        looks = style.looks(scores.rows)
-        for row, ax in zip(rows or [BASE], panels[:, -1], strict=True):
-            style.name_row(ax, scores.labels[row], looks[row])
-        panels[-1, 0].set_xlabel("k (samples drawn)")
-        panels[0, 0].set_ylabel("max@k")
-        style.save(figure, paths)
+@figure(
+    "max@k of all policies",
+    "Left: max@k against k, mean over datasets. Right: what training changed, the difference to the base model on the "
+    "same problems. Intervals are left out, since those of several policies overlap: see `differences` and "
+    "`max_at_k_grid`.",
+)
+def max_at_k(given: Inputs) -> matplotlib.figure.Figure:
+    import pandas as pd
+
+    from maxk.reporting import style
+
+    changes = given.differences.query("comparison == 'vs base'").rename(columns={"difference": "mean"})
+    parts = [given.means.assign(panel="max@k"), changes.assign(panel="max@k − base model")]
+    shown = [part.query("metric == 'max' and dataset == @MEAN") for part in parts]
+    data = pd.concat([part for part in shown if len(part)] or shown[:1], ignore_index=True)
+    if data.empty:
+        return style.message("No policy has scores on every dataset.")
+    grid = style.curves(
+        data, given.looks, "k", bands=False, col="panel", height=3.4, aspect=0.9, facet_kws={"sharey": False}
+    )
+    for ax in list(grid.axes.flat)[1:]:
+        ax.axhline(0, color=style.BASE_COLOUR, linewidth=0.8)
+    grid.figure.suptitle(_title(given, MEAN), fontsize=8.5)
+    return _against_k(given, grid, "", data)
 
 
-def _draw_curve(ax: Axes, scores: Scores, replicates: Replicates, row: str, place: str, metric: str) -> None:
-    """A policy's curve with its band; nothing where it has no scores."""
-    if (row, place) in replicates.means:
-        quantities = [f"{metric}@{k}" for k in scores.ks]
-        means = np.array([scores.mean(row, place, quantity) for quantity in quantities], dtype=np.float64)
-        drawn = np.stack([replicates.of(row, place, quantity) for quantity in quantities], axis=1)
-        _draw_band(ax, scores, row, means, replicates.intervals(drawn))
+@figure(
+    "max@k of every policy on every dataset",
+    "One row per policy, one column per dataset and their mean; the base model is dashed in every panel. All panels "
+    "share their axes. " + BANDS,
+)
+def max_at_k_grid(given: Inputs) -> matplotlib.figure.Figure:
+    import matplotlib.pyplot as plt
+
+    from maxk.reporting import style
+
+    data, titles = _in_places(given, given.means.query("metric == 'max'"), "dataset")
+    policies = [policy for policy in given.looks if policy in set(data.policy) - {BASE}] or [BASE]
+    shape, size = (len(policies), len(titles)), (WIDTH, 0.8 * len(policies) + 0.9)
+    drawn, axes = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained")
+    style.log2_axis([axes[0, 0]], given.scores.ks, sparse=True)
+    for ax in axes.flat:  # else every line moves the shared limits of all panels, which takes a minute
+        ax.set_autoscaley_on(False)
+    for policy, row in zip(policies, axes, strict=True):
+        for title, ax in zip(titles, row, strict=True):
+            for one in dict.fromkeys([BASE, policy]):
+                part = data[(data.policy == one) & (data.dataset == title)]
+                style.band(ax, part, "k", given.looks[one])
+                ax.plot(part.k, part["mean"], **(given.looks[one].line | {"marker": ""}))
+        row[-1].annotate(given.scores.labels[policy], (1.05, 0.5), xycoords="axes fraction", va="center", fontsize=7)
+    for title, ax in zip(titles, axes[0], strict=True):
+        ax.set_title(title, fontsize=7)
+    axes[0, 0].autoscale(axis="y")
+    drawn.supxlabel("k (samples drawn)", fontsize=8)
+    drawn.supylabel("max@k", fontsize=8)
+    return drawn
 
 
-def _draw_change(ax: Axes, scores: Scores, replicates: Replicates, row: str) -> None:
-    """The paired difference of max@k to the base model, mean over datasets."""
-    if {(row, MEAN), (BASE, MEAN)} <= set(replicates.means):
-        quantities = [f"max@{k}" for k in scores.ks]
-        pairs = [[scores.mean(one, MEAN, quantity) or 0.0 for one in (row, BASE)] for quantity in quantities]
-        drawn = [replicates.of(row, MEAN, q) - replicates.of(BASE, MEAN, q) for q in quantities]
-        means = np.array([own - base for own, base in pairs])
-        _draw_band(ax, scores, row, means, replicates.intervals(np.stack(drawn, axis=1)))
+@figure(
+    "Differences to the base model with intervals",
+    "What training changed of max@1 and of max@headline_k: the difference to the base model on the same problems, mean "
+    "over datasets. Lines are intervals over problems and training seeds (paired_tests.csv); one that does not cross "
+    "zero is a difference that these problems and seeds can tell.",
+)
+def differences(given: Inputs) -> matplotlib.figure.Figure:
+    import matplotlib.pyplot as plt
+
+    from maxk.reporting import style
+
+    ks = (1, given.config.report.headline_k)
+    data = given.differences.query("comparison == 'vs base' and metric == 'max' and dataset == @MEAN and k in @ks")
+    if data.empty:
+        return style.message("No trained policy has scores on every dataset.")
+    policies = list(dict.fromkeys(data.policy))
+    drawn, axes = plt.subplots(1, 2, figsize=(WIDTH, 0.24 * len(policies) + 0.9), sharey=True, layout="constrained")
+    for ax, k in zip(axes, ks, strict=True):
+        for place, (_, row) in enumerate(data[data.k == k].iterrows()):
+            look = given.looks[row.policy]
+            ax.plot([row.low, row.high], [place, place], color=look.colour)
+            ax.plot(row.difference, place, color=look.colour, marker=look.marker)
+        ax.axvline(0, color=style.BASE_COLOUR, linewidth=0.8)
+        ax.set(title=f"max@{k} − base model, {_title(given, MEAN)}")
+    axes[0].set_yticks(range(len(policies)), [given.scores.labels[policy] for policy in policies])
+    axes[0].invert_yaxis()
+    return drawn
 
 
-def _draw_band(ax: Axes, scores: Scores, row: str, means: Floats, band: Floats) -> None:
-    look = style.looks(scores.rows)[row]
-    ax.fill_between(scores.ks, *band, color=look.colour, alpha=0.08, linewidth=0)
-    ax.plot(scores.ks, means, color=look.colour, linestyle=look.dashes, zorder=3, gid=row)
+def _in_places(given: Inputs, frame: pd.DataFrame, column: str) -> tuple[pd.DataFrame, list[str]]:
+    """The frame with titles in place of datasets, and the titles in order: the mean first, if it is one of several."""
+    datasets = given.scores.datasets
+    places = [MEAN, *datasets] if len(datasets) > 1 else list(datasets)
+    titles = {place: _title(given, place) for place in places if place in set(frame[column])}
+    return frame[frame[column].isin(titles)].assign(**{column: frame[column].map(titles)}), list(titles.values())
 
 
-def _label_curves(panels: Iterable[Axes], scores: Scores) -> None:
-    """Names at the right ends of all lines; the last thing before a figure is saved."""
-    for ax in panels:
-        ends = {str(line.get_gid()): float(np.asarray(line.get_ydata())[-1]) for line in ax.get_lines()}
-        style.label_lines(ax, ends, scores.labels, style.looks(scores.rows))
+def _title(given: Inputs, place: str) -> str:
+    datasets = given.scores.datasets
+    if place == MEAN and len(datasets) > 1:
+        return f"mean of {len(datasets)} datasets"
+    return datasets[0] if place == MEAN else place
 
 
-def _name_axes(panels: NDArray[Any], x: str, y: str) -> None:
-    for ax in panels[-1]:
-        ax.set_xlabel(x)
-    for ax in panels[:, 0]:
-        ax.set_ylabel(y)
+def _against_k(given: Inputs, grid: sns.FacetGrid, name: str, data: pd.DataFrame) -> matplotlib.figure.Figure:
+    """Axes, labels and legend of curves against k."""
+    from maxk.reporting import style
+
+    style.log2_axis(list(grid.axes.flat), given.scores.ks)
+    grid.set_axis_labels("k (samples drawn)", name)
+    policies = [policy for policy in given.looks if policy in set(data.policy)]
+    return _with_legend(given, grid, policies)
 
 
-def _places(scores: Scores) -> list[str]:
-    return [MEAN, *scores.datasets] if len(scores.datasets) > 1 else list(scores.datasets)
+def _with_legend(given: Inputs, grid: sns.FacetGrid, policies: list[str]) -> matplotlib.figure.Figure:
+    from maxk.reporting import style
+
+    drawn: matplotlib.figure.Figure = grid.figure
+    drawn.set_layout_engine("constrained")
+    drawn.set_figwidth(WIDTH)
+    style.legend(drawn, policies, given.scores.labels, given.looks)
+    return drawn
 
 
-def _place_title(scores: Scores, place: str) -> str:
-    if place == MEAN and len(scores.datasets) == 1:
-        [place] = scores.datasets
-    if place == MEAN:
-        return f"mean of {len(scores.datasets)} datasets"
-    return f"{place} ({scores.problems(place)} problems)"
+# ------------------------------------------------------------------------------------------------------------ figure 2
+@figure(
+    "Entropy of completions, before and after training",
+    "The paper's Figure 2: the distribution of the mean token entropy of completions, for every policy, with the base "
+    "model's distribution dashed behind it. A shift to the left means less diversity. The line is the mean; the last "
+    "0.5 % of the tail is not shown.",
+)
+def figure2(given: Inputs) -> matplotlib.figure.Figure:
+    import matplotlib.pyplot as plt
+    import numpy as np
 
+    from maxk.reporting import style
 
-# --------------------------------------------------------------------------------------------------- figure 2
-def entropy(scores: Scores, config: Config, paths: Sequence[str]) -> None:
-    """Distribution of completion entropy, all datasets pooled: a ridge a policy, the base's behind."""
-    pooled = {row: _entropies(scores, row) for row in scores.rows}
-    drawn = {row: values for row, values in pooled.items() if values is not None}
+    pooled = {policy: given.scores.entropies(policy) for policy in given.scores.rows}
+    drawn = {policy: values for policy, values in pooled.items() if values is not None}
     if not drawn:
-        style.save_note("No entropies: set sampling.entropy to true and sample again.", paths)
-        return
-    looks = style.looks(scores.rows)
+        return style.message("No entropies: set sampling.entropy to true and sample again.")
     edges = np.linspace(0, max(float(np.quantile(values, 0.995)) for values in drawn.values()) or 1.0, 61)
-    base = drawn.get(BASE)
-    with style.figure(WIDTH, 0.5 * len(drawn) + 0.6) as figure:
-        figure.set_layout_engine("constrained")
-        panels = figure.subplots(len(drawn), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
-        for ax, (row, values) in zip(panels, drawn.items(), strict=True):
-            if base is not None and row != BASE:
-                _ridge(ax, base, edges, style.BASE_COLOUR, filled=False)
-            _ridge(ax, values, edges, looks[row].colour, filled=True)
-            _ridge_text(ax, scores.labels[row], float(values.mean()), looks[row])
-        panels[-1].set_xlim(0, edges[-1])
-        panels[-1].set_xlabel("mean token entropy of a completion (nats); line: mean, dashed: base model")
-        style.save(figure, paths)
+    fractions = {policy: np.histogram(values, edges)[0] / len(values) for policy, values in drawn.items()}
+    size = (WIDTH, 0.5 * len(drawn) + 0.6)
+    made, axes = plt.subplots(
+        len(drawn), 1, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
+    )
+    for ax, policy in zip(axes[:, 0], drawn, strict=True):
+        colour, mean = given.looks[policy].colour, float(drawn[policy].mean())
+        ax.stairs(fractions[policy], edges, color=colour, alpha=0.45, fill=True, linewidth=0)
+        if BASE in fractions:
+            ax.stairs(fractions[BASE], edges, color=style.BASE_COLOUR, linewidth=0.8, linestyle=(0, (2, 1)))
+        ax.axvline(mean, color=colour, linewidth=0.8)
+        ax.set(yticks=[], xlim=(0, edges[-1]))
+        ax.set_title(f"{given.scores.labels[policy]}, mean {mean:.3f}", loc="right", fontsize=7, y=0.6)
+    axes[-1, 0].set_xlabel("mean token entropy of a completion (nats)")
+    return made
 
 
-def _entropies(scores: Scores, row: str) -> Floats | None:
-    cells = [scores.cells[row, dataset] for dataset in scores.datasets if (row, dataset) in scores.cells]
-    found = [cell.entropies for cell in cells if cell.entropies is not None]
-    return np.concatenate(found) if found and len(found) == len(cells) else None
+# ------------------------------------------------------------------------------------------------------------ training
+_OVER_TRAINING = (
+    "Lines are smoothed over a twentieth of the run and averaged over training seeds; bands are the range of the seeds."
+)
 
 
-def _ridge(ax: Axes, values: Floats, edges: Floats, colour: str, filled: bool) -> None:
-    """A histogram as an outline: the share of all completions in each bin (the last 0.5 % are not shown)."""
-    share = np.histogram(values, edges)[0] / len(values)
-    if filled:
-        ax.stairs(share, edges, color=colour, alpha=0.45, fill=True, linewidth=0)
-        ax.stairs(share, edges, color=colour, linewidth=1.0)
-    else:
-        ax.stairs(share, edges, color=colour, linewidth=0.8, linestyle=(0, (2, 1)))
+@figure(
+    "Reward, KL and entropy during training",
+    "Mean reward of the training groups, KL to the base model and token entropy during training. " + _OVER_TRAINING,
+)
+def training(given: Inputs) -> matplotlib.figure.Figure:
+    titles = {"reward": "mean reward", "kl": "KL to the base model", "entropy": "token entropy (nats)"}
+    return _during_training(given, titles)
 
 
-def _ridge_text(ax: Axes, label: str, mean: float, look: style.Look) -> None:
-    ax.set_yticks([])
-    ax.grid(visible=False)
-    ax.spines["left"].set_visible(False)
-    ax.axvline(mean, color=look.colour, linewidth=0.8, ymax=0.85)
-    place: dict[str, Any] = {"transform": ax.transAxes, "ha": "right", "va": "top", "color": look.text}
-    ax.text(0.995, 0.95, label, weight="bold", **place)
-    ax.text(0.995, 0.6, f"mean {mean:.3f}", fontsize=7, **place)
+@figure(
+    "How far updates are off-policy",
+    "How far samples are from the policy that is updated, in off-policy steps: the spread of the ratios of whole "
+    "completions, the effective fraction of samples, how often ratios are clipped, and the error of first-order "
+    "weights against the exact ones. " + _OVER_TRAINING,
+)
+def ratios(given: Inputs) -> matplotlib.figure.Figure:
+    titles = {
+        "ratio_q99": "99th percentile of the ratios ρ of whole completions",
+        "ess_fraction": "effective sample fraction (Σρ)²/(n Σρ²)",
+        "clip_fraction": "fraction of ratios outside the clip range",
+        "first_order_error": "relative error of first-order weights",
+    }
+    return _during_training(given, titles)
 
 
-# -------------------------------------------------------------------------------------------- training curves
-TRAINING = {
-    "reward": "mean reward",
-    "kl": "KL to the base model",
-    "entropy": "token entropy (nats)",
-}
-RATIOS = {
-    "ratio_q99": "99th percentile of the ratios ρ of whole completions",
-    "ess_fraction": "effective sample fraction (Σρ)²/(n Σρ²)",
-    "clip_fraction": "fraction of ratios outside the clamp",
-    "first_order_error": "relative error of first-order weights",
-}
+def _during_training(given: Inputs, titles: Mapping[str, str]) -> matplotlib.figure.Figure:
+    """Metrics of the training logs: the mean over seeds and their range."""
+    from maxk.reporting import style, training_log
 
-
-def training(scores: Scores, config: Config, paths: Sequence[str]) -> None:
-    """Reward, KL and entropy over the training run."""
-    _over_training(TRAINING, scores, config, paths)
-
-
-def ratios(scores: Scores, config: Config, paths: Sequence[str]) -> None:
-    """Diagnostics of off-policy updates over the training run (`maxk.objectives.diagnostics`)."""
-    _over_training(RATIOS, scores, config, paths)
-
-
-def _over_training(titles: Mapping[str, str], scores: Scores, config: Config, paths: Sequence[str]) -> None:
-    """What every policy's `metrics.jsonl` holds of the keys: smoothed, the mean over seeds and their range."""
-    logs = {row: log for row in scores.rows if row != BASE and (log := training_log.read(config, row, titles))}
-    shown = [key for key in titles if any(key in log for log in logs.values())]
-    if not shown:
-        style.save_note(f"No training log holds {', '.join(titles)}.", paths)
-        return
-    with style.figure(WIDTH, 2.0 * len(shown) + 0.5) as figure:
-        panels = style.panels(figure, len(shown), 1, [scores.labels[row] for row in logs])[:, 0]
-        for ax, key in zip(panels, shown, strict=True):
-            ax.set_title(titles[key])
-            _draw_training(ax, {row: log[key] for row, log in logs.items() if key in log}, scores)
-        panels[-1].set_xlabel("share of the training run")
-        _label_curves(panels, scores)
-        style.save(figure, paths)
-
-
-def _draw_training(ax: Axes, curves: Mapping[str, Floats], scores: Scores) -> None:
-    looks = style.looks(scores.rows)
-    for row, values in curves.items():
-        smooth = np.array([training_log.smooth(one) for one in values])
-        at = np.linspace(0, 1, smooth.shape[1])
-        if len(smooth) > 1:
-            ax.fill_between(at, smooth.min(axis=0), smooth.max(axis=0), color=looks[row].colour, alpha=0.08, lw=0)
-        ax.plot(at, smooth.mean(axis=0), color=looks[row].colour, linestyle=looks[row].dashes, gid=row)
-    ax.set_xlim(0, 1)
-
-
-FIGURES: Mapping[str, Callable[[Scores, Config, Sequence[str]], None]] = {
-    "figure1": base_and_grpo,
-    "figure2": entropy,
-    "max_at_k": all_policies,
-    "max_at_k_grid": grid,
-    "training": training,
-    "ratios": ratios,
-}
+    data = training_log.curves(given.config, titles)
+    if data.empty:
+        trained = "No training log has these metrics." if given.config.objectives else "No policy is trained."
+        return style.message(f"{trained} ({', '.join(titles)})")
+    shown = [title for key, title in titles.items() if key in set(data.key)]
+    data = data.assign(key=data.key.map(titles))
+    grid = style.curves(
+        data,
+        given.looks,
+        "at",
+        markers=False,
+        row="key",
+        row_order=shown,
+        height=2.0,
+        aspect=WIDTH / 2.0,
+        facet_kws={"sharey": False},
+    )
+    grid.set_axis_labels("fraction of the training run", "")
+    return _with_legend(given, grid, list(dict.fromkeys(data.policy)))

@@ -23,7 +23,7 @@ from maxk.artifacts.provenance import require_equal
 from maxk.artifacts.records import Provenance
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.reporting.specs import MEAN
+from maxk.reporting import MEAN
 from maxk.statistics import Floats
 
 EVERY = "every dataset"  # where a note is of no single one
@@ -91,6 +91,12 @@ class Scores:
         """Mean over seeds, [problems]: what is compared pairwise."""
         values = self.values(row, dataset, quantity)
         return None if values is None else values.mean(axis=0)
+
+    def entropies(self, row: str) -> Floats | None:
+        """Entropies of all completions, datasets pooled; None unless all scores of the row have them."""
+        found = [self.cells[row, d].entropies for d in self.datasets if (row, d) in self.cells]
+        present = [one for one in found if one is not None]
+        return np.concatenate(present) if found and len(present) == len(found) else None
 
     def half(self, which: int) -> Scores:
         """Scores on every second problem of each dataset, from the first (0) or the second (1) on.

@@ -1,9 +1,9 @@
-"""`summary.md`: one page on a run, for pasting into a discussion; and what the run was, as a page of the report.
+"""`summary.md`: one page on a run, for pasting into a discussion; and the report's page of what the run was.
 
-Findings are computed, never written: a difference counts as found where its bootstrap interval over problems and
-seeds (`paired_tests.csv`) excludes zero, and is called undecided elsewhere. Which differences are looked at is fixed:
-the best policy against the second, GRPO against the base model, and all other policies against GRPO, each at
-max@headline_k on the mean over datasets (the second at max@1, too).
+Findings are computed from paired_tests.csv by a fixed rule: a difference counts if its interval excludes zero;
+otherwise it is undecided. Which differences are looked at is fixed, too: the best policy against the second, GRPO
+against the base model, and all other policies against GRPO, each at max@headline_k on the mean over datasets (GRPO
+against the base model also at max@1).
 
     maxk summary --config results/config.json
 """
@@ -11,22 +11,24 @@ max@headline_k on the mean over datasets (the second at max@1, too).
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from maxk.artifacts import files
 from maxk.artifacts.paths import BASE, Layout
 from maxk.config import Config, HubBase
-from maxk.errors import UserError
-from maxk.reporting import comparison, markdown, pages
-from maxk.reporting.estimates import grpo_row
+from maxk.reporting import MEAN, comparison, estimates, markdown, pages
 from maxk.reporting.load import Scores
-from maxk.reporting.specs import MEAN
 
-Row = Mapping[str, str]
+Row = Mapping[str, Any]
+RUN_CAPTION = (
+    "What made these results: policies and their differences, versions, sandbox tier, problems left by each filter, "
+    "run times by stage, and the whole configuration."
+)
 
 
 def write(scores: Scores, config: Config) -> list[str]:
@@ -41,12 +43,12 @@ def write(scores: Scores, config: Config) -> list[str]:
 
 
 def to_markdown(scores: Scores, config: Config) -> str:
-    statistics = [row for row in _read(config.layout.statistics, "statistics") if row["dataset"] == MEAN]
-    tests = [row for row in _read(config.layout.table("paired_tests"), "statistics") if row["dataset"] == MEAN]
+    """The page. Raises UserError if the tables of statistics are missing."""
+    means, differences = (frame[frame.dataset == MEAN] for frame in estimates.read(config))
     sections = {
         "What was run": list(_what(scores, config)),
-        f"max@1 and max@{config.report.headline_k}": list(_table(scores, config, statistics, tests)),
-        "Findings": list(_numbered(_findings(scores, config, tests))),
+        f"max@1 and max@{config.report.headline_k}": list(_table(scores, config, means, differences)),
+        "Findings": list(_numbered(_findings(scores, config, differences))),
         "Limits": [f"- {limit}" for limit in _limits(scores, config)],
         "Made with": [f"- {item}" for item in _made_with(config)],
     }
@@ -54,73 +56,78 @@ def to_markdown(scores: Scores, config: Config) -> str:
     return "\n\n".join([f"**maxk: experiment `{config.name}`**", *parts]) + "\n"
 
 
-def _read(path: str, name: str) -> list[Row]:
-    try:
-        with Path(path).open(newline="", encoding="utf-8") as handle:
-            return list(csv.DictReader(handle))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; run `maxk table {name}`") from None
-
-
 # --------------------------------------------------------------------------------------------------- sections
 def _what(scores: Scores, config: Config) -> Iterator[str]:
     base = config.base.model if isinstance(config.base, HubBase) else "a small decoder pretrained in the pipeline"
     problems = ", ".join(f"{dataset} ({scores.problems(dataset)})" for dataset in scores.datasets)
+    trained = (
+        f"{markdown.count(len(config.objectives), 'objective')} trained from it on "
+        f"{', '.join(config.training.datasets)}, training seeds: {', '.join(map(str, scores.seeds))}"
+        if config.objectives
+        else "Nothing was trained"
+    )
     yield (
-        f"Base model: {base}. {len(config.objectives)} policies trained from it on "
-        f"{', '.join(config.training.datasets)}; training seeds: {', '.join(map(str, scores.seeds))}. Evaluated by "
-        f"{scores.n} samples a problem at temperature {config.sampling.temperature:g} on {problems} problems; "
-        f"programs ran in the sandbox tier `{scores.sandbox}`."
+        f"Base model: {base}. {trained[0].upper()}{trained[1:]}. Evaluated by {scores.n} samples per problem at "
+        f"temperature {config.sampling.temperature:g}; problems: {problems}. Sandbox: `{scores.sandbox}`."
     )
 
 
-def _table(scores: Scores, config: Config, statistics: Sequence[Row], tests: Sequence[Row]) -> Iterator[str]:
-    headline, grpo = f"max@{config.report.headline_k}", grpo_row(config)
+def _table(scores: Scores, config: Config, means: pd.DataFrame, differences: pd.DataFrame) -> Iterator[str]:
+    headline, grpo = config.report.headline_k, estimates.grpo_row(config)
     references = [BASE, *([grpo] if grpo else [])]
-    value = {(row["policy"], f"{row['metric']}@{row['k']}"): row for row in statistics}
-    change = {(row["policy"], row["reference"]): row for row in _at(tests, headline)}
-    header = ["Policy", "max@1", headline, *(f"{headline} − {scores.labels[one]}" for one in references)]
+    value = {(row["policy"], row["k"]): row for row in estimates.records(means[means.metric == "max"])}
+    change = {(row["policy"], row["reference"]): row for row in estimates.records(_at(differences, headline))}
+    header = ["Policy", "max@1", f"max@{headline}", *(f"max@{headline} − {scores.labels[one]}" for one in references)]
     yield from markdown.head(header)
     for policy, label in scores.labels.items():
-        cells = [_interval(value.get((policy, quantity)), "mean", ".3f") for quantity in ("max@1", headline)]
+        cells = [_interval(value.get((policy, k)), "mean", ".3f") for k in (1, headline)]
         cells += [_interval(change.get((policy, one)), "difference", "+.3f") for one in references]
         yield markdown.row([markdown.escape(label), *cells])
     yield ""
     yield (
-        f"Means over {markdown.count(len(scores.datasets), 'dataset')}, with {config.report.confidence:.0%} bootstrap "
-        "intervals over problems and seeds; differences are paired. Every dataset: table2.md, "
-        "table3.md; every k: statistics.csv."
+        f"Means over {markdown.count(len(scores.datasets), 'dataset')} with {config.report.confidence:.0%} bootstrap "
+        "intervals over problems and seeds; differences are paired. Each dataset: table2.md, table3.md; every k: "
+        "statistics.csv."
     )
 
 
 def _interval(row: Row | None, key: str, form: str) -> str:
     if row is None:
         return "–"
-    return f"{float(row[key]):{form}} [{float(row['low']):{form}}, {float(row['high']):{form}}]"
+    return f"{row[key]:{form}} [{row['low']:{form}}, {row['high']:{form}}]"
 
 
-def _findings(scores: Scores, config: Config, tests: Sequence[Row]) -> Iterator[str]:
-    headline, grpo = f"max@{config.report.headline_k}", grpo_row(config)
-    for row in _at(tests, headline):
-        if row["comparison"] == "best vs second":
-            verdict = "is above" if _sign(row) > 0 else "is not told apart from"
-            yield (
-                f"At {headline}, {scores.labels[row['policy']]} has the highest mean; it {verdict} the second, "
-                f"{scores.labels[row['reference']]}: {_difference(row)}."
-            )
+def _findings(scores: Scores, config: Config, differences: pd.DataFrame) -> Iterator[str]:
+    grpo, headline = estimates.grpo_row(config), _at(differences, config.report.headline_k)
+    quantity = f"max@{config.report.headline_k}"
+    for row in estimates.records(headline[headline.comparison == "best vs second"]):
+        verdict = "above" if _sign(row) > 0 else "not distinguishable from"
+        yield (
+            f"At {quantity}, {scores.labels[row['policy']]} has the highest mean and is {verdict} the second, "
+            f"{scores.labels[row['reference']]}: {_difference(row)}."
+        )
     if grpo is None:
         return
-    against_base = [row for q in ("max@1", headline) for row in _pair(_at(tests, q), grpo, BASE)]
-    if against_base:
-        told = "; ".join(f"{_verb(row)} max@{row['k']} ({_difference(row)})" for row in against_base)
-        yield f"{scores.labels[grpo]} against the base model: {told}."
-    others = [row for row in _at(tests, headline) if row["comparison"] == f"vs {grpo}"]
-    if others:
-        above, below = ([row for row in others if _sign(row) == sign] for sign in (1, -1))
-        undecided = len(others) - len(above) - len(below)
+    at = (_at(differences, k) for k in (1, config.report.headline_k))
+    changes = [
+        row for one in at for row in estimates.records(one[(one.comparison == f"vs {BASE}") & (one.policy == grpo)])
+    ]
+    if changes:
+        listed = "; ".join(f"{_verb(row)} max@{row['k']} ({_difference(row)})" for row in changes)
+        yield f"{scores.labels[grpo]} against the base model: {listed}."
+    yield from _against_grpo(scores, headline[headline.comparison == f"vs {grpo}"], grpo, quantity)
+
+
+def _against_grpo(scores: Scores, others: pd.DataFrame, grpo: str, quantity: str) -> Iterator[str]:
+    """Which other policies are above or below GRPO."""
+    names: dict[int, list[str]] = {1: [], 0: [], -1: []}
+    for row in estimates.records(others):
+        names[_sign(row)].append(scores.labels[row["policy"]])
+    if len(others):
+        counts = {sign: f"{len(found)} ({', '.join(found)})" if found else "none" for sign, found in names.items()}
         yield (
-            f"Of {len(others)} other policies, {len(above)} are above {scores.labels[grpo]} at {headline} "
-            f"({_names(scores, above)}), {len(below)} below ({_names(scores, below)}), {undecided} undecided."
+            f"Other policies against {scores.labels[grpo]} at {quantity}: above {counts[1]}, below {counts[-1]}, "
+            f"undecided {counts[0]}."
         )
 
 
@@ -130,8 +137,8 @@ def _numbered(findings: Iterator[str]) -> Iterator[str]:
         yield from numbered
         yield ""
         yield (
-            "Found is what an interval that excludes zero shows; all else is undecided. Intervals are corrected "
-            "neither for their number nor for best and second being picked by the same scores."
+            "A difference counts if its interval excludes zero; otherwise it is undecided. Intervals are not corrected "
+            "for multiple comparisons, or for selecting best and second on the same scores."
         )
 
 
@@ -139,15 +146,15 @@ def _limits(scores: Scores, config: Config) -> Iterator[str]:
     others = sorted({reason for dataset in scores.datasets if (reason := comparison.otherness(config, dataset))})
     if others:
         yield f"Not the paper's setting ({', '.join(others)}): no independent evidence for or against the paper."
-    if len(scores.seeds) == 1:
-        yield "One training seed: the intervals do not hold the spread between training runs."
-    else:
-        yield f"{len(scores.seeds)} training seeds: the spread between training runs is known roughly at best."
+    if config.objectives and len(scores.seeds) == 1:
+        yield "One training seed: the intervals do not include the spread between training runs."
+    elif config.objectives:
+        yield f"{len(scores.seeds)} training seeds: a rough estimate of the spread between training runs at best."
     small = {dataset: scores.problems(dataset) for dataset in scores.datasets if scores.problems(dataset) < 100}
     if small:
         yield f"Few problems: {', '.join(f'{dataset} {number}' for dataset, number in small.items())}."
     if scores.sandbox in ("off", None):
-        yield "Programs ran without a sandbox: verdicts can have been tampered with."
+        yield "Programs ran without a sandbox and could have tampered with verdicts."
     yield from (f"{note}." for note in scores.notes)
 
 
@@ -159,17 +166,13 @@ def _made_with(config: Config) -> Iterator[str]:
 
 
 # ------------------------------------------------------------------------------------------------ differences
-def _at(tests: Sequence[Row], quantity: str) -> list[Row]:
-    return [row for row in tests if f"{row['metric']}@{row['k']}" == quantity]
-
-
-def _pair(tests: Sequence[Row], policy: str, reference: str) -> list[Row]:
-    return [row for row in tests if (row["comparison"], row["policy"]) == (f"vs {reference}", policy)]
+def _at(differences: pd.DataFrame, k: int) -> pd.DataFrame:
+    return differences[(differences.metric == "max") & (differences.k == k)]
 
 
 def _sign(row: Row) -> int:
-    """Of a difference, where its interval excludes zero; else 0."""
-    return (float(row["low"]) > 0) - (float(row["high"]) < 0)
+    """The sign of a difference whose interval excludes zero; else 0."""
+    return int(row["low"] > 0) - int(row["high"] < 0)
 
 
 def _verb(row: Row) -> str:
@@ -178,10 +181,6 @@ def _verb(row: Row) -> str:
 
 def _difference(row: Row) -> str:
     return _interval(row, "difference", "+.3f")
-
-
-def _names(scores: Scores, rows: Sequence[Row]) -> str:
-    return ", ".join(scores.labels[row["policy"]] for row in rows) or "none"
 
 
 # ---------------------------------------------------------------------------------------------------- the run
@@ -202,7 +201,7 @@ def run_to_markdown(scores: Scores, config: Config) -> str:
         ],
     }
     sections = [f"## {heading}\n\n" + "\n".join(lines) for heading, lines in parts.items()]
-    return "\n\n".join([f"**The run: experiment `{config.name}`**", *sections]) + "\n"
+    return "\n\n".join([f"**The run: experiment `{config.name}`**", RUN_CAPTION, *sections]) + "\n"
 
 
 def _policies(scores: Scores, config: Config) -> list[str]:
@@ -215,7 +214,7 @@ def _policies(scores: Scores, config: Config) -> list[str]:
 
 
 def _versions(config: Config) -> dict[str, str]:
-    """What the policies were made with; where they differ, all of it."""
+    """Versions that the policies were made with; several where they differ."""
     paths = [Path(config.layout.policy(policy)) for policy in config.policies]
     environments = [files.read_policy(path).environment for path in paths if path.exists()]
     found: dict[str, list[str]] = {}
@@ -237,7 +236,7 @@ def _funnels(config: Config) -> list[str]:
 
 
 def _run_times(layout: Layout) -> list[str]:
-    """By stage, from Snakemake's benchmark files: sums over jobs, some of which ran side by side."""
+    """By stage, from Snakemake's benchmark files: sums over jobs, some of which ran in parallel."""
     jobs: dict[str, list[Row]] = {}
     folder = Path(layout.root, "benchmarks")
     for path in sorted(folder.rglob("*.tsv")):
@@ -253,6 +252,6 @@ def _run_times(layout: Layout) -> list[str]:
 
 
 def _number(row: Row, key: str) -> float:
-    """A job shorter than Snakemake's first look at it has "NA"."""
+    """A number of a benchmark file; a job shorter than Snakemake's first measurement has "NA"."""
     value: Any = row.get(key)
     return float(value) if value not in (None, "", "NA", "-") else 0.0

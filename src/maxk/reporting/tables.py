@@ -1,262 +1,261 @@
-"""The paper's tables 1–14 from scores: CSV for machines, Markdown and LaTeX as in the paper.
+"""Every table of an experiment, declared once: its name, title, caption and what fills it.
 
-Each table is declared once in `maxk.reporting.specs`: its columns (dataset × quantity) and its rows. Best values are
-bold, second best underlined; a star marks a best value that is significantly better than the second (the paper's
-Wilcoxon signed-rank test on the problems' values, two-sided, here Holm-corrected over the datasets). Equal best values
-are all bold and never starred. Footnotes give the tests that the stars come from.
+Tables are numbered as in the paper: four over all datasets, then pass@k and max@k of each dataset. `statistics`,
+`paired_tests` and `comparison` hold the numbers behind them, one observation per row.
 
-    maxk table table2 table3 --config results/config.json      # results/table2.{csv,md,tex}, …
+    maxk table table2 statistics --config results/config.json      # results/table2.{csv,md,tex}, results/statistics.csv
+
+To add a table, add it here. The Snakefile reads this module, so functions import what they need.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.reporting import estimates, markdown, pages, specs
-from maxk.reporting.load import EVERY, Scores, load
-from maxk.reporting.specs import MEAN, Column, Spec
-from maxk.statistics import SignedRank
+from maxk.reporting import MEAN
 
-BEST, SECOND = 1, 2
-# Below so many problems that differ, Wilcoxon's two-sided p is 2/2⁵ at least.
-FEWEST_FOR_SIGNIFICANCE = 6
-WIDEST_UNSCALED = 5  # columns that fit a page in LaTeX
-SUFFIXES = ("csv", "md", "tex")
+if TYPE_CHECKING:
+    import pandas as pd
 
+    from maxk.reporting.load import Scores
 
-# ------------------------------------------------------------------------------------------------------ table
-@dataclass(frozen=True)
-class Entry:
-    """A cell: its value (None: blank), BEST or SECOND of its column (else 0), and whether it is starred."""
-
-    value: float | None
-    rank: int = 0
-    starred: bool = False
+MARKS = (
+    "Bold: best of a column; underlined: second best; *: significantly better than the second. Notes give the tests."
+)
 
 
+# ---------------------------------------------------------------------------------------------------- kinds of tables
 @dataclass(frozen=True)
 class Table:
-    """A table ready to be written: `entries` by row, then column."""
+    """A table: files with `suffixes`, and a page of the report that opens with the caption."""
 
-    spec: Spec
-    labels: Mapping[str, str]
-    entries: Mapping[str, Sequence[Entry]]
-    notes: tuple[str, ...]
+    name: str
+    title: str
+    caption: str
 
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        return ("csv",)
 
-def build(scores: Scores, config: Config, spec: Spec) -> Table:
-    """The table of `spec`. Rows that nothing trains are left out, those that an experiment has yet to train are blank.
+    def paths(self, config: Config) -> list[str]:
+        """All files except the page."""
+        return [config.layout.table(self.name, suffix) for suffix in self.suffixes]
 
-    Notes name both.
-    """
-    wanted = scores.rows if spec.rows is None else spec.rows
-    rows = [row for row in wanted if row == BASE or row in config.every_objective]
-    scores, further = _with_experiments(scores, config, spec)
-    tests = _best_against_second(scores, spec, rows)
-    significant = {
-        place
-        for place, (test, p_holm) in tests.items()
-        if p_holm < 1 - config.report.confidence and test.rank_biserial > 0
-    }
-    columns = [_column(scores, rows, column, significant) for column in spec.columns]
-    return Table(
-        spec=spec,
-        labels={row: config.label(row) for row in rows},
-        entries={row: [column[row] for column in columns] for row in rows},
-        notes=(*_notes(scores, config, spec, rows, tests, set(wanted) - set(rows)), *further),
-    )
+    def write(self, scores: Scores, config: Config) -> list[str]:
+        """Writes the files and the page; returns their paths."""
+        from maxk.artifacts import files
+        from maxk.reporting import pages
+
+        *texts, page = self.render(scores, config)
+        for path, text in zip(self.paths(config), texts, strict=True):
+            files.write_text(path, text)
+        return [*self.paths(config), pages.write(config, self.name, page)]
+
+    def render(self, scores: Scores, config: Config) -> list[str]:
+        """The text of every file, in the order of `suffixes`, then the page as Markdown."""
+        raise NotImplementedError
 
 
-def _with_experiments(scores: Scores, config: Config, spec: Spec) -> tuple[Scores, list[str]]:
-    """The scores that a table needs, with those of experiments' policies where they fit, and notes on all others."""
-    made = specs.made_by_experiments(config, spec)
-    blank = [row for row in spec.rows or () if config.owner(row) is not None and row not in made]
-    notes = list(_blank(config, blank))
-    if not made:
-        return scores, notes
-    try:
-        return load(config.only([row for row in spec.rows or () if row in config.objectives or row in made])), notes
-    except UserError as error:  # left by another run: it must not keep this one from its tables
-        return scores, [*_blank(config, [*made, *blank]), f"{error}."]
+@dataclass(frozen=True)
+class Column:
+    """Where a column's numbers come from: a dataset (or `mean`) and a quantity such as "max@128"."""
+
+    dataset: str
+    quantity: str
+    header: str
 
 
-def _blank(config: Config, rows: Sequence[str]) -> Iterator[str]:
-    """What makes the scores of rows without, a note an experiment. In a run before: the tables' is planned by then."""
-    owners = {row: str(config.owner(row)) for row in rows}
-    for owner in dict.fromkeys(owners.values()):
-        labels = "; ".join(config.label(row) for row in rows if owners[row] == owner)
-        target = config.layout.experiment(owner, "csv")
-        yield f"Blank until `snakemake --cores all {target}` has been run, and the tables after it: {labels}."
+@dataclass(frozen=True)
+class PaperTable(Table):
+    """Policies × columns. `rows` None: every policy of the main tables; named rows may belong to experiments."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[str, ...] | None = None
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        return ("csv", "md", "tex")
+
+    def render(self, scores: Scores, config: Config) -> list[str]:
+        from maxk.reporting import rendering
+
+        return rendering.render(self, scores, config)
+
+    def made_by_experiments(self, config: Config) -> list[str]:
+        """Rows that only an experiment trains, if all of their scores exist."""
+        rows = [row for row in self.rows or () if config.owner(row) is not None]
+        return [row for row in rows if all(Path(path).exists() for path in config.scores(config.seeded(row)))]
 
 
-def _column(scores: Scores, rows: Sequence[str], column: Column, significant: set[tuple[str, str]]) -> dict[str, Entry]:
-    ranked = estimates.ranking(scores, rows, column.dataset, column.quantity)
-    values = sorted({value for _, value in ranked}, reverse=True)
-    rank = {row: values.index(value) + 1 for row, value in ranked if len(rows) > 1}
-    alone = sum(1 for place in rank.values() if place == BEST) == 1
-    starred = alone and (column.dataset, column.quantity) in significant
-    return {
-        row: Entry(
-            value=scores.mean(row, column.dataset, column.quantity),
-            rank=rank.get(row, 0) if rank.get(row, 0) in (BEST, SECOND) else 0,
-            starred=starred and rank.get(row) == BEST,
-        )
-        for row in rows
-    }
+@dataclass(frozen=True)
+class DataTable(Table):
+    """One observation per row. `markdown` renders the rows for readers, `page` at more length for the report."""
+
+    frame: Callable[[Scores, Config], pd.DataFrame]
+    markdown: Callable[[pd.DataFrame], str] | None = None
+    page: Callable[[pd.DataFrame], str] | None = None
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        return ("csv", "md") if self.markdown else ("csv",)
+
+    def render(self, scores: Scores, config: Config) -> list[str]:
+        from maxk.reporting.rendering import captioned, to_csv
+
+        frame = self.frame(scores, config)
+        texts = [self.markdown(frame)] if self.markdown else []
+        page = self.page(frame) if self.page else f"**{self.title}**\n\n{len(frame)} rows: {self.name}.csv\n"
+        return [to_csv(frame), *texts, captioned(page, self.caption)]
 
 
-Tests = Mapping[tuple[str, str], tuple[SignedRank, float]]
+# ------------------------------------------------------------------------------------------------------- declarations
+def tables(config: Config) -> dict[str, Table]:
+    """All tables of an experiment by name, in order."""
+    listed = [*paper_tables(config), STATISTICS, PAIRED_TESTS, COMPARISON]
+    return {table.name: table for table in listed}
 
 
-def _best_against_second(scores: Scores, spec: Spec, rows: Sequence[str]) -> Tests:
-    """By (dataset, quantity): the test and its p, corrected over all datasets whichever the table shows."""
-    found = {}
-    for quantity in dict.fromkeys(column.quantity for column in spec.columns):
-        pairs = estimates.best_and_second(scores, rows, quantity, scores.datasets)
-        for dataset, one in estimates.signed_ranks(scores, pairs, quantity).items():
-            found[dataset, quantity] = one
-    return found
-
-
-def _notes(
-    scores: Scores, config: Config, spec: Spec, rows: Sequence[str], tests: Tests, untrained: set[str]
-) -> Iterable[str]:
-    datasets = list(dict.fromkeys(c.dataset for c in spec.columns if c.dataset != MEAN))
-    problems = ", ".join(f"{dataset} {scores.problems(dataset)}" for dataset in datasets)
-    seeds = ", ".join(str(seed) for seed in scores.seeds)
-    yield (
-        f"Problems: {problems}; {scores.n} samples a problem; training seeds: {seeds}"
-        f"{' (mean over seeds)' if len(scores.seeds) > 1 else ''}; sandbox: {scores.sandbox}."
-    )
-    yield (
-        "Bold: best; underlined: second; *: better than the second, Wilcoxon signed-rank test over problems, "
-        f"two-sided, Holm-corrected over {markdown.count(len(scores.datasets), 'dataset')}, p < "
-        f"{1 - config.report.confidence:g}. {config.report.confidence:.0%} intervals: statistics.csv."
-    )
-    yield from _test_notes(scores, spec, tests)
-    roles = {dataset: config.datasets[dataset].paper for dataset in datasets}
-    if any(roles.values()):
-        named = ", ".join(f"{dataset} = {paper}" for dataset, paper in roles.items() if paper)
-        synthetic = " (generated tasks, not the benchmarks)" if _is_synthetic(config, datasets) else ""
-        yield f"In the place of the paper's datasets: {named}{synthetic}."
-    if untrained:
-        yield f"No row, as this experiment does not train them: {', '.join(sorted(untrained))}."
-    for note in scores.notes:
-        if note.row in rows and note.dataset in (*datasets, EVERY):
-            yield f"{note}."
-
-
-def _test_notes(scores: Scores, spec: Spec, tests: Tests) -> Iterable[str]:
-    """The tests behind the stars, and where too few problems differ for any."""
-    shown = {column.header: (column.dataset, column.quantity) for column in spec.columns}
-    told = {header: (place[0], *tests[place]) for header, place in shown.items() if place in tests}
-    if told:
-        listed = "; ".join(
-            f"{header} p = {p_holm:.2g}, r = {test.rank_biserial:.2f}, {test.differing} of {scores.problems(dataset)}"
-            for header, (dataset, test, p_holm) in told.items()
-        )
-        yield (
-            f"Best against second (p after Holm, rank-biserial r, problems that differ; zero differences are "
-            f"dropped): {listed}."
-        )
-    few = [header for header, (_, test, _) in told.items() if test.differing < FEWEST_FOR_SIGNIFICANCE]
-    if few:
-        yield f"Fewer than {FEWEST_FOR_SIGNIFICANCE} problems differ, so p < 0.05 is out of reach: {', '.join(few)}."
-
-
-def _is_synthetic(config: Config, datasets: Iterable[str]) -> bool:
-    return any(config.datasets[dataset].synthetic for dataset in datasets)
-
-
-# -------------------------------------------------------------------------------------------------- renderers
-def write(table: Table, config: Config) -> list[str]:
-    """Writes the CSV, its twins and its page of the report; returns the paths."""
-    paths = [config.layout.table(table.spec.name, suffix) for suffix in SUFFIXES]
-    for path, render in zip(paths, (to_csv, to_markdown, to_latex), strict=True):
-        files.write_text(path, render(table))
-    return [*paths, pages.write(config, table.spec.name, to_markdown(table))]
-
-
-def to_csv(table: Table) -> str:
-    """Plain numbers with six decimals; blank where there are no scores."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["policy", "label", *(column.header for column in table.spec.columns)])
-    for row, entries in table.entries.items():
-        values = ("" if entry.value is None else f"{entry.value:.6f}" for entry in entries)
-        writer.writerow([row, table.labels[row], *values])
-    return out.getvalue()
-
-
-def to_markdown(table: Table) -> str:
-    """A pipe table with bold, `<u>` and star, its title above and its notes below."""
-    header = ["Method", *(column.header for column in table.spec.columns)]
-    lines = [f"**{_title(table)}**", "", *markdown.head(header)]
-    for row, entries in table.entries.items():
-        lines.append(markdown.row([markdown.escape(table.labels[row]), *map(_markdown_entry, entries)]))
-    return markdown.below(lines, table.notes)
-
-
-def to_latex(table: Table) -> str:
-    """A booktabs table, scaled to the line where it is wide."""
-    columns = table.spec.columns
-    wide = len(columns) > WIDEST_UNSCALED
-    lines = [
-        r"% \usepackage{booktabs,graphicx}",
-        r"\begin{table}[t]",
-        r"\centering",
-        rf"\caption{{{_escape_latex(table.spec.title)}}}",
-        rf"\label{{tab:{table.spec.name}}}",
-        *([r"\resizebox{\linewidth}{!}{%"] if wide else []),
-        r"\begin{tabular}{l" + "r" * len(columns) + "}",
-        r"\toprule",
-        " & ".join(["Method", *(_escape_latex(column.header) for column in columns)]) + r" \\",
-        r"\midrule",
+def paper_tables(config: Config) -> list[PaperTable]:
+    """The numbered tables."""
+    headline = f"max@{config.report.headline_k}"
+    both = (1, config.report.headline_k)
+    return [
+        PaperTable(
+            "table1",
+            "Binary against continuous reward: pass@k of the base model and of GRPO",
+            "The paper's Table 1: pass@k where GRPO is trained on the fraction of tests passed, and on all or nothing. "
+            + MARKS,
+            _per_dataset(config, [f"pass@{k}" for k in both]),
+            (BASE, "grpo", "grpo_binary"),
+        ),
+        PaperTable(
+            "table2",
+            f"{headline} of all policies",
+            "The paper's Table 2, the headline: the expected best reward among many samples, for every policy and "
+            "dataset. " + MARKS,
+            _per_dataset(config, [headline]),
+        ),
+        PaperTable(
+            "table3",
+            "max@1 of all policies",
+            "The paper's Table 3: the expected reward of a single sample, which GRPO is trained for. Compare with "
+            "Table 2: a gain here can be a loss there. " + MARKS,
+            _per_dataset(config, ["max@1"]),
+        ),
+        PaperTable(
+            "table4",
+            f"max@1 and {headline} of GRPO, by epochs and PPO iterations",
+            "The paper's Table 4: GRPO trained for more epochs, and with more PPO iterations per batch. Policies that "
+            "only an experiment trains are blank until it has been run; a note says how. " + MARKS,
+            _per_dataset(config, [f"max@{k}" for k in both]),
+            (BASE, *_longer_training(config)),
+        ),
+        *_by_dataset(config, first=5),
     ]
-    for row, entries in table.entries.items():
-        cells = [_escape_latex(table.labels[row]), *map(_latex_entry, entries)]
-        lines.append(" & ".join(cells) + r" \\")
-    notes = " ".join(_escape_latex(note) for note in table.notes)
-    lines += [r"\bottomrule", r"\end{tabular}" + ("}" if wide else ""), ""]
-    lines += [rf"\par\smallskip\footnotesize {notes}", r"\end{table}"]
-    return "\n".join(lines) + "\n"
 
 
-def _title(table: Table) -> str:
-    return f"{table.spec.name.replace('table', 'Table ')}: {markdown.escape(table.spec.title)}"
+def _by_dataset(config: Config, first: int) -> Iterator[PaperTable]:
+    """pass@k and max@k of each dataset, numbered from `first`."""
+    kinds = [(dataset, metric) for dataset in config.evaluated for metric in ("pass", "max")]
+    for number, (dataset, metric) in enumerate(kinds, first):
+        yield PaperTable(
+            f"table{number}",
+            f"{metric}@k on {dataset} for different values of k",
+            f"One of the paper's Tables 5 to 14: {metric}@k on one dataset for every k that is reported. " + MARKS,
+            tuple(Column(dataset, q, q) for q in (f"{metric}@{k}" for k in config.report.ks)),
+        )
 
 
-def _markdown_entry(entry: Entry) -> str:
-    return _decorate(entry, blank="–", bold="**{}**", underline="<u>{}</u>", star=r"\*")
+def _per_dataset(config: Config, quantities: Sequence[str]) -> tuple[Column, ...]:
+    places = (*config.evaluated, MEAN)
+    if len(quantities) == 1:
+        return tuple(Column(place, quantities[0], place) for place in places)
+    return tuple(Column(place, q, f"{place} {q}") for place in places for q in quantities)
 
 
-def _latex_entry(entry: Entry) -> str:
-    return _decorate(entry, blank="--", bold=r"\textbf{{{}}}", underline=r"\underline{{{}}}", star="*")
+def _longer_training(config: Config) -> Iterator[str]:
+    """GRPO as in the main tables, and trained for more epochs or PPO iterations, at whatever learning rate."""
+    varied = {"epochs", "iterations", "learning_rate"}
+    for name, objective in config.every_objective.items():
+        if objective.spec == {"type": "grpo"} and objective.training.keys() <= varied:
+            yield name
 
 
-def _decorate(entry: Entry, blank: str, bold: str, underline: str, star: str) -> str:
-    if entry.value is None:
-        return blank
-    text = f"{entry.value:.3f}" + (star if entry.starred else "")
-    return {BEST: bold, SECOND: underline}.get(entry.rank, "{}").format(text)
+def _statistics(scores: Scores, config: Config) -> pd.DataFrame:
+    from maxk.reporting import estimates
+
+    return estimates.means(scores, config)
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-}
+STATISTICS = DataTable(
+    "statistics",
+    "Every mean with its interval",
+    "Every number of the tables and every point of the curves with its percentile bootstrap interval over problems and "
+    "training seeds: one row per policy, dataset and quantity.",
+    _statistics,
+)
 
 
-def _escape_latex(text: str) -> str:
-    return "".join(_LATEX.get(c, c) for c in " ".join(text.split()))
+def _paired_tests(scores: Scores, config: Config) -> pd.DataFrame:
+    from maxk.reporting import estimates
+
+    return estimates.differences(scores, config)
+
+
+PAIRED_TESTS = DataTable(
+    "paired_tests",
+    "Differences between policies with intervals and tests",
+    "Differences between policies on the same problems: best against second, and every policy against the base model "
+    "and against GRPO. Each has its bootstrap interval and p-value, Wilcoxon's signed-rank test on means over seeds "
+    "(zero differences dropped and counted; p also Holm-corrected over datasets), the number of problems on which "
+    "either is better, and the rank-biserial correlation as effect size.",
+    _paired_tests,
+)
+
+
+def _comparison(scores: Scores, config: Config) -> pd.DataFrame:
+    from maxk.reporting import comparison
+
+    return comparison.compare(scores, config)
+
+
+def _comparison_counts(frame: pd.DataFrame) -> str:
+    from maxk.reporting import comparison
+
+    return comparison.counts_to_markdown(frame)
+
+
+def _comparison_page(frame: pd.DataFrame) -> str:
+    from maxk.reporting import comparison
+
+    return comparison.counts_to_markdown(frame) + "\n" + comparison.cells_to_markdown(frame)
+
+
+COMPARISON = DataTable(
+    "comparison",
+    "Our numbers beside the paper's",
+    "Our numbers beside the published ones, wherever policy and dataset have a counterpart in the paper. Values are "
+    "compared only where tasks and base model are the paper's; elsewhere only directions are: does a policy differ "
+    "from the base model, or from GRPO, with the sign that it has in the paper?",
+    _comparison,
+    _comparison_counts,
+    _comparison_page,
+)
+
+
+def table(config: Config, name: str) -> Table:
+    """A table by its name. Raises UserError if the experiment has no such table."""
+    known = tables(config)
+    if name not in known:
+        count = len(paper_tables(config))
+        raise UserError(
+            f"no table {name!r}; this experiment has table1 … table{count} (from table5 on two for each of its "
+            f"{len(config.evaluated)} evaluated datasets), statistics, paired_tests and comparison"
+        )
+    return known[name]

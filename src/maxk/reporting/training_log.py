@@ -1,4 +1,4 @@
-"""What training logged (`metrics.jsonl`), as arrays over generation batches."""
+"""Training logs (`metrics.jsonl`) as arrays over generation batches."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from maxk.config import Config
 from maxk.errors import UserError
@@ -15,11 +16,11 @@ from maxk.statistics import Floats
 
 
 def read(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:
-    """Metrics [seeds, generation batches] of a row by key, of finished trainings; seeds are cut to the shortest log.
+    """Metrics [seeds, generation batches] of a policy by key; seeds are cut to the shortest log.
 
-    A training that was killed, or is being done again, leaves a log that ends early; its policy is written last.
-    Step s belongs to batch (s − 1) // μ, and a batch's value is the mean over the PPO iterations that log the key:
-    ratios are logged only where samples are stale, from the second iteration on.
+    Only finished training counts (`policy.json` is written last): a killed run leaves a log that ends early. Step s
+    belongs to batch (s − 1) // μ, and a batch's value is the mean over the PPO iterations that log the key: ratios are
+    logged only where samples are stale, from the second iteration on.
     """
     finished = [policy for policy in config.seeded(row) if Path(config.layout.policy(policy)).exists()]
     runs = [_read_metrics(config.layout.metrics(policy)) for policy in finished]
@@ -31,6 +32,17 @@ def read(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:
         if batches:
             found[key] = np.array([one[:batches] for one in series], dtype=np.float64)
     return found
+
+
+def curves(config: Config, keys: Iterable[str]) -> pd.DataFrame:
+    """Smoothed metrics of all policies over training: policy, key, at (0 … 1), and the seeds' mean, low and high."""
+    parts = [pd.DataFrame(columns=["policy", "key", "at", "mean", "low", "high"])]
+    for policy in config.objectives:
+        for key, values in read(config, policy, keys).items():
+            runs = np.array([smooth(one) for one in values])
+            ends = {"mean": runs.mean(axis=0), "low": runs.min(axis=0), "high": runs.max(axis=0)}
+            parts.append(pd.DataFrame({"policy": policy, "key": key, "at": np.linspace(0, 1, runs.shape[1]), **ends}))
+    return pd.concat(parts[1:] or parts, ignore_index=True)
 
 
 def _by_batch(run: Sequence[Mapping[str, Any]], key: str, iterations: int) -> list[float]:
@@ -52,11 +64,11 @@ def _read_metrics(path: str) -> list[dict[str, Any]]:
         raise UserError(f"{path}: not one JSON object a line; train again") from None
 
 
-def smooth(values: Floats, share: float = 1 / 20) -> Floats:
-    """Running mean over a share of the run, shrinking at the ends."""
-    half = int(len(values) * share / 2)
+def smooth(values: Floats, fraction: float = 1 / 20) -> Floats:
+    """Running mean over a fraction of the run, shorter at its ends."""
+    half = int(len(values) * fraction / 2)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
     start, stop = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))
-    # Rounded, as the noise of cumulative sums would set the scale of a constant curve.
+    # Rounded: else the rounding noise of cumulative sums would set the scale of a constant curve.
     return np.asarray(np.round((sums[stop] - sums[start]) / (stop - start), 9))

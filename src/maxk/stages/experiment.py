@@ -1,6 +1,6 @@
 """`maxk experiment NAME …`: the table and figure of experiments, from scores and training logs.
 
-What an experiment is, `maxk.reporting.experiments` says. Policies without scores are blank, with a note.
+`maxk.reporting.experiments` says what they hold. Policies without scores are blank, with a note.
 
     maxk experiment k_sweep offpolicy_study --config results/config.json
     maxk experiment all --config results/config.json
@@ -22,8 +22,8 @@ def register_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from maxk import tracking
-    from maxk.reporting import experiment_reports
+    from maxk.reporting import experiments
 
     config = configuration.load(args.config)
     names = list(config.experiments) if "all" in args.names else args.names
-    tracking.report(config, [path for name in names for path in experiment_reports.write(name, config)])
+    tracking.report(config, [path for name in names for path in experiments.write(name, config)])

@@ -1,6 +1,6 @@
-"""`maxk figure NAME …`: figures from scores and training logs, as PNG and PDF.
+"""`maxk figure NAME …`: figures as PNG and PDF, from scores, training logs and the tables of statistics.
 
-Which figures there are, `maxk.reporting.figures` says.
+`maxk.reporting.figures` declares them. Make `maxk table statistics paired_tests` first.
 
     maxk figure figure1 figure2 training --config results/config.json
     maxk figure all --config results/config.json
@@ -21,15 +21,14 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from maxk import tracking
     from maxk.progress import track
-    from maxk.reporting import figures, publish
+    from maxk.reporting import figures
+    from maxk.reporting.load import load
 
     names = list(figures.FIGURES) if "all" in args.names else args.names
-    for name in names:
-        figures.require(name)  # an unknown name is told before any work
-    publish(
-        configuration.load(args.config),
-        lambda scores, config: [
-            path for name in track(names, len(names), "figures") for path in figures.write(name, scores, config)
-        ],
-    )
+    wanted = [figures.get(name) for name in names]  # an unknown name is an error before any work
+    config = configuration.load(args.config)
+    given = figures.inputs(load(config), config)
+    written = [path for one in track(wanted, len(wanted), "figures") for path in figures.write(one, given)]
+    tracking.report(config, written)

@@ -1,0 +1,247 @@
+"""The paper's tables as CSV, Markdown and LaTeX, with marks and notes.
+
+The best value of a column is bold, the second best underlined; equal best values are all bold. A star marks a single
+best value that is significantly better than the second: the paper's Wilcoxon signed-rank test over problems, two-sided,
+Holm-corrected over the datasets. Notes below the table give the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from maxk.artifacts.paths import BASE
+from maxk.config import Config
+from maxk.errors import UserError
+from maxk.reporting import MEAN, estimates, markdown
+from maxk.reporting.load import EVERY, Scores, load
+from maxk.reporting.tables import PaperTable
+from maxk.statistics import SignedRank
+
+# Below so many problems that differ, Wilcoxon's two-sided p is 2/2⁵ at least.
+FEWEST_FOR_SIGNIFICANCE = 6
+WIDEST_UNSCALED = 5  # columns that fit a page in LaTeX
+
+
+# ------------------------------------------------------------------------------------------------------------- filling
+@dataclass(frozen=True)
+class Filled:
+    """A table with its numbers: `values` by policy and header (NaN: no scores), which cells are best, and notes."""
+
+    table: PaperTable
+    labels: pd.Series[str]
+    values: pd.DataFrame
+    ranks: pd.DataFrame  # 1 best, 2 second; ties share a rank
+    stars: frozenset[str]  # headers of columns whose best value is starred
+    notes: tuple[str, ...]
+
+
+def fill(table: PaperTable, scores: Scores, config: Config) -> Filled:
+    """Looks up the numbers of a table. Rows that nothing trains are left out, those yet to be trained are blank."""
+    wanted = scores.rows if table.rows is None else table.rows
+    rows = [row for row in wanted if row == BASE or row in config.every_objective]
+    scores, blank = _with_experiments(scores, config, table)
+    tests = _best_against_second(scores, table, rows)
+    numbers = {c.header: [scores.mean(row, c.dataset, c.quantity) for row in rows] for c in table.columns}
+    values = pd.DataFrame(numbers, index=rows, dtype="float64")
+    ranks = values.round(12).rank(method="dense", ascending=False)
+    if len(rows) == 1:
+        ranks[:] = float("nan")
+    alone = (ranks == 1).sum() == 1
+    return Filled(
+        table,
+        pd.Series({row: config.label(row) for row in rows}),
+        values,
+        ranks,
+        frozenset(header for header, test in tests.items() if alone[header] and _significant(test, config)),
+        (*_notes(scores, config, table, rows, tests, set(wanted) - set(rows)), *blank),
+    )
+
+
+@dataclass(frozen=True)
+class BestTest:
+    """Best against second best row of a column; `p` is Holm-corrected over the datasets."""
+
+    dataset: str
+    ranks: SignedRank
+    p: float
+
+
+def _significant(test: BestTest, config: Config) -> bool:
+    return test.p < 1 - config.report.confidence and test.ranks.rank_biserial > 0
+
+
+def _best_against_second(scores: Scores, table: PaperTable, rows: Sequence[str]) -> dict[str, BestTest]:
+    """By header; corrected over all datasets, whichever the table shows."""
+    found = {}
+    for quantity in dict.fromkeys(column.quantity for column in table.columns):
+        pairs = estimates.best_and_second(scores, rows, quantity, scores.datasets)
+        tests = estimates.signed_ranks(scores, pairs, quantity)
+        for column in table.columns:
+            if column.quantity == quantity and column.dataset in tests:
+                found[column.header] = BestTest(column.dataset, *tests[column.dataset])
+    return {column.header: found[column.header] for column in table.columns if column.header in found}
+
+
+def _with_experiments(scores: Scores, config: Config, table: PaperTable) -> tuple[Scores, list[str]]:
+    """Scores that include those of experiments' policies where they fit, and notes on the rows that stay blank."""
+    made = table.made_by_experiments(config)
+    blank = [row for row in table.rows or () if config.owner(row) is not None and row not in made]
+    notes = list(_blank(config, blank))
+    if not made:
+        return scores, notes
+    try:
+        return load(config.only([row for row in table.rows or () if row in config.objectives or row in made])), notes
+    except UserError as error:  # left by another run: it must not keep this one from its tables
+        return scores, [*_blank(config, [*made, *blank]), f"{error}."]
+
+
+def _blank(config: Config, rows: Sequence[str]) -> Iterator[str]:
+    """How to make missing scores, one note per experiment. It takes a run before: that of the tables is planned."""
+    owners = {row: str(config.owner(row)) for row in rows}
+    for owner in dict.fromkeys(owners.values()):
+        labels = "; ".join(config.label(row) for row in rows if owners[row] == owner)
+        target = config.layout.experiment(owner, "csv")
+        yield f"Blank until `snakemake --cores all {target}` has been run, and the tables after it: {labels}."
+
+
+# --------------------------------------------------------------------------------------------------------------- notes
+def _notes(
+    scores: Scores,
+    config: Config,
+    table: PaperTable,
+    rows: Sequence[str],
+    tests: Mapping[str, BestTest],
+    untrained: set[str],
+) -> Iterator[str]:
+    datasets = list(dict.fromkeys(c.dataset for c in table.columns if c.dataset != MEAN))
+    problems = ", ".join(f"{dataset} {scores.problems(dataset)}" for dataset in datasets)
+    seeds = ", ".join(str(seed) for seed in scores.seeds)
+    yield (
+        f"Problems: {problems}; {scores.n} samples per problem; training seeds: {seeds}"
+        f"{' (mean over seeds)' if len(scores.seeds) > 1 else ''}; sandbox: {scores.sandbox}."
+    )
+    yield (
+        "Bold: best; underlined: second; *: better than the second, Wilcoxon signed-rank test over problems, "
+        f"two-sided, Holm-corrected over {markdown.count(len(scores.datasets), 'dataset')}, p < "
+        f"{1 - config.report.confidence:g}. {config.report.confidence:.0%} intervals: statistics.csv."
+    )
+    yield from _test_notes(scores, tests)
+    yield from _role_notes(config, datasets)
+    if untrained:
+        yield f"No row, because this experiment does not train them: {', '.join(sorted(untrained))}."
+    for note in scores.notes:
+        if note.row in rows and note.dataset in (*datasets, EVERY):
+            yield f"{note}."
+
+
+def _test_notes(scores: Scores, tests: Mapping[str, BestTest]) -> Iterator[str]:
+    """The tests behind the stars, and where too few problems differ for any."""
+    if tests:
+        listed = "; ".join(
+            f"{header} p = {test.p:.2g}, r = {test.ranks.rank_biserial:.2f}, "
+            f"{test.ranks.differing} of {scores.problems(test.dataset)}"
+            for header, test in tests.items()
+        )
+        yield (
+            "Best against second (p after Holm, rank-biserial r, problems that differ; zero differences are "
+            f"dropped): {listed}."
+        )
+    few = [header for header, test in tests.items() if test.ranks.differing < FEWEST_FOR_SIGNIFICANCE]
+    if few:
+        yield f"p < 0.05 is impossible with fewer than {FEWEST_FOR_SIGNIFICANCE} differing problems: {', '.join(few)}."
+
+
+def _role_notes(config: Config, datasets: Sequence[str]) -> Iterator[str]:
+    named = [f"{dataset} = {config.datasets[dataset].paper}" for dataset in datasets if config.datasets[dataset].paper]
+    if named:
+        generated = any(config.datasets[dataset].synthetic for dataset in datasets)
+        suffix = " (generated tasks, not the benchmarks)" if generated else ""
+        yield f"In place of the paper's datasets: {', '.join(named)}{suffix}."
+
+
+# --------------------------------------------------------------------------------------------------------------- texts
+def render(table: PaperTable, scores: Scores, config: Config) -> list[str]:
+    """CSV, Markdown, LaTeX, and the page of the report as Markdown."""
+    filled = fill(table, scores, config)
+    text = to_markdown(filled)
+    return [values_to_csv(filled), text, to_latex(filled), captioned(text, table.caption)]
+
+
+def values_to_csv(filled: Filled) -> str:
+    """Plain numbers with six decimals; blank where there are no scores."""
+    frame = filled.values.copy()
+    frame.insert(0, "label", filled.labels)
+    return frame.to_csv(index_label="policy", float_format="%.6f", lineterminator="\n")
+
+
+def to_csv(frame: pd.DataFrame) -> str:
+    """Numbers with six significant digits; blank where something does not apply."""
+    return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def to_markdown(filled: Filled) -> str:
+    """Title, table and notes."""
+    lines = [f"**{_title(filled.table)}**", "", *markdown.head(["Method", *filled.values.columns])]
+    for row in filled.values.index:
+        cells = _cells(filled, row, blank="–", bold="**{}**", underline="<u>{}</u>", star=r"\*")
+        lines.append(markdown.row([markdown.escape(filled.labels[row]), *cells]))
+    return markdown.below(lines, filled.notes)
+
+
+def captioned(text: str, caption: str) -> str:
+    """A page: the caption below the title, which is the first line."""
+    title, _, rest = text.partition("\n")
+    return f"{title}\n\n{caption}\n{rest}"
+
+
+def to_latex(filled: Filled) -> str:
+    """A booktabs table, scaled to the line where it is wide."""
+    table, columns = filled.table, list(filled.values.columns)
+    wide = len(columns) > WIDEST_UNSCALED
+    lines = [
+        r"% \usepackage{booktabs,graphicx}",
+        r"\begin{table}[t]",
+        r"\centering",
+        rf"\caption{{{_escape_latex(table.title)}}}",
+        rf"\label{{tab:{table.name}}}",
+        *([r"\resizebox{\linewidth}{!}{%"] if wide else []),
+        r"\begin{tabular}{l" + "r" * len(columns) + "}",
+        r"\toprule",
+        " & ".join(["Method", *map(_escape_latex, columns)]) + r" \\",
+        r"\midrule",
+    ]
+    for row in filled.values.index:
+        cells = _cells(filled, row, blank="--", bold=r"\textbf{{{}}}", underline=r"\underline{{{}}}", star="*")
+        lines.append(" & ".join([_escape_latex(filled.labels[row]), *cells]) + r" \\")
+    notes = " ".join(_escape_latex(note) for note in filled.notes)
+    lines += [r"\bottomrule", r"\end{tabular}" + ("}" if wide else ""), ""]
+    lines += [rf"\par\smallskip\footnotesize {notes}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
+
+
+def _title(table: PaperTable) -> str:
+    return f"{table.name.replace('table', 'Table ')}: {markdown.escape(table.title)}"
+
+
+def _cells(filled: Filled, row: str, blank: str, bold: str, underline: str, star: str) -> Iterator[str]:
+    """The numbers of a row with their marks."""
+    for header, value, rank in zip(filled.values, filled.values.loc[row], filled.ranks.loc[row], strict=True):
+        text = f"{value:.3f}" + (star if rank == 1 and header in filled.stars else "")
+        yield blank if pd.isna(value) else {1: bold, 2: underline}.get(rank, "{}").format(text)
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+}
+
+
+def _escape_latex(text: str) -> str:
+    return "".join(_LATEX.get(c, c) for c in " ".join(text.split()))
