@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_up import Experiment, write_statistics
-from maxk.reporting.specs import MEAN
 
-from maxk.reporting import estimates
+from maxk.reporting import MEAN, estimates
 from maxk.reporting.load import load
 
 
@@ -83,8 +82,7 @@ def test_one_problem_has_an_interval_of_no_width_and_no_error(experiment: Callab
     made.score("base", "easy", [0.25])
     made.score("grpo/seed0", "easy", [0.5])
     scores = load(made.config)
-    replicates = estimates.resample(scores, made.config.report)
-    rows = list(estimates._mean_rows(scores, replicates))
+    rows = estimates.records(estimates.means(scores, made.config))
     assert {(r["low"], r["high"]) for r in rows if r["policy"] == "grpo" and r["metric"] == "max"} == {(0.5, 0.5)}
     paired = estimates.records(estimates.differences(scores, made.config))
     assert {r["p_wilcoxon"] for r in paired if r["metric"] == "max"} == {1.0}
@@ -98,7 +96,7 @@ def test_seeds_widen_the_interval(experiment: Callable[..., Experiment]) -> None
     scores = load(made.config)
     replicates = estimates.resample(scores, made.config.report)
     assert replicates.interval(replicates.of("grpo", "easy", "max@1")) == pytest.approx((0.2, 0.8))
-    row = next(r for r in estimates._mean_rows(scores, replicates) if r["policy"] == "grpo")
+    row = next(r for r in estimates.records(estimates.means(scores, made.config)) if r["policy"] == "grpo")
     assert row["seeds"] == 2
 
 

@@ -15,7 +15,7 @@ from made_up import Experiment
 from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.errors import UserError
-from maxk.reporting import experiments
+from maxk.reporting import experiments, rendering
 
 FAST = {"training": {"iterations": 3}}
 SLOW = {"training": {"iterations": 3, "learning_rate": 1e-6}}
@@ -55,45 +55,46 @@ def write_log(made: Experiment, objective: str, kl: Sequence[float], best: Seque
     Path(made.config.layout.policy(f"{objective}/seed0")).write_text("{}")  # the training is finished
 
 
-def read_csv(path: str) -> dict[str, Mapping[str, str]]:
-    with Path(path).open(newline="") as handle:
-        return {row["policy"]: row for row in csv.DictReader(handle)}
+def table(made: Experiment) -> dict[str, Mapping[str, str]]:
+    """The rows of the experiment's CSV file by policy."""
+    frame = experiments.table(experiments.collect("study", made.config))
+    return {row["policy"]: row for row in csv.DictReader(rendering.to_csv(frame).splitlines())}
 
 
 def test_the_learning_rate_is_chosen_on_other_problems_than_those_reported(study: Experiment) -> None:
-    table = read_csv(experiments.write("study", study.config)[0])
-    assert [table[row]["chosen"] for row in ("base", "grpo", "fast", "slow")] == ["", "yes", "yes", "no"]
-    assert float(table["fast"]["development_max@128"]) == pytest.approx((1 + 1 + 0.5 + 0.5) / 4)
-    assert float(table["fast"]["max@128"]) == pytest.approx((0.25 + 0.5 + 0 + 0) / 4)
-    assert float(table["slow"]["max@128"]) == pytest.approx((1 + 1 + 0.5 + 0.5) / 4)
+    rows = table(study)
+    assert [rows[row]["chosen"] for row in ("base", "grpo", "fast", "slow")] == ["", "yes", "yes", "no"]
+    assert float(rows["fast"]["development_max@128"]) == pytest.approx((1 + 1 + 0.5 + 0.5) / 4)
+    assert float(rows["fast"]["max@128"]) == pytest.approx((0.25 + 0.5 + 0 + 0) / 4)
+    assert float(rows["slow"]["max@128"]) == pytest.approx((1 + 1 + 0.5 + 0.5) / 4)
 
 
 def test_differences_are_to_the_reference_and_paired(study: Experiment) -> None:
-    table = read_csv(experiments.write("study", study.config)[0])
-    fast = table["fast"]
-    assert float(fast["max@1_difference"]) == pytest.approx(float(fast["max@1"]) - float(table["grpo"]["max@1"]))
+    rows = table(study)
+    fast = rows["fast"]
+    assert float(fast["max@1_difference"]) == pytest.approx(float(fast["max@1"]) - float(rows["grpo"]["max@1"]))
     assert (
         float(fast["max@1_difference_low"]) <= float(fast["max@1_difference"]) <= float(fast["max@1_difference_high"])
     )
-    assert table["grpo"]["max@1_difference"] == ""
+    assert rows["grpo"]["max@1_difference"] == ""
 
 
 def test_without_a_choice_all_problems_count(experiment: Callable[..., Experiment]) -> None:
     made = experiment(experiments={"study": {**STUDY, "choose": None, "against": None}})
     made.score_all({**REWARDS, "fast/seed0": FAST_REWARDS, "slow/seed0": SLOW_REWARDS})
-    table = read_csv(experiments.write("study", made.config)[0])
-    assert {row["chosen"] for row in table.values()} == {""}
-    assert float(table["fast"]["max@128"]) == pytest.approx((1 + 0.25 + 1 + 0.5 + 0.5 + 0.5) / 8)
+    rows = table(made)
+    assert {row["chosen"] for row in rows.values()} == {""}
+    assert float(rows["fast"]["max@128"]) == pytest.approx((1 + 0.25 + 1 + 0.5 + 0.5 + 0.5) / 8)
 
 
 def test_matched_kl_is_where_the_policy_that_moved_least_ended(study: Experiment) -> None:
     write_log(study, "grpo", kl=[0.0, 0.1, 0.2, 0.4], best=[0.2, 0.4, 0.6, 1.0])
     write_log(study, "fast", kl=[0.0, 0.2, 0.1, 0.2], best=[0.2, 0.3, 0.9, 0.5])
-    table = read_csv(experiments.write("study", study.config)[0])
-    assert float(table["grpo"]["matched_kl"]) == pytest.approx(0.2)
-    assert float(table["grpo"]["train_max@n_at_kl"]) == pytest.approx(0.6)
-    assert float(table["grpo"]["train_max@1_at_kl"]) == pytest.approx(0.3)
-    assert table["slow"]["train_max@n_at_kl"] == ""  # no log
+    rows = table(study)
+    assert float(rows["grpo"]["matched_kl"]) == pytest.approx(0.2)
+    assert float(rows["grpo"]["train_max@n_at_kl"]) == pytest.approx(0.6)
+    assert float(rows["grpo"]["train_max@1_at_kl"]) == pytest.approx(0.3)
+    assert rows["slow"]["train_max@n_at_kl"] == ""  # no log
 
 
 def test_a_drop_in_kl_does_not_match_twice() -> None:
@@ -115,13 +116,14 @@ def test_policies_that_differ_in_the_varied_key_alone_are_one_series(study: Expe
 def test_missing_scores_are_blank_with_a_note_and_choose_nothing(experiment: Callable[..., Experiment]) -> None:
     made = experiment(experiments={"study": STUDY}).score_all({**REWARDS, "fast/seed0": FAST_REWARDS})
     paths = experiments.write("study", made.config)
-    table = read_csv(paths[0])
-    assert (table["slow"]["max@128"], table["slow"]["chosen"], table["fast"]["chosen"]) == ("", "no", "no")
+    rows = table(made)
+    assert (rows["slow"]["max@128"], rows["slow"]["chosen"], rows["fast"]["chosen"]) == ("", "no", "no")
     text = Path(paths[1]).read_text()
     assert "GRPO (iterations 3, learning\\_rate 1e-06) on every dataset: no scores" in text
     assert "✓ marks" in text
 
 
+@pytest.mark.slow
 def test_reports_are_reproducible_and_figures_drawn(study: Experiment) -> None:
     write_log(study, "grpo", kl=[0.0, 0.1, 0.2, 0.4], best=[0.2, 0.4, 0.6, 1.0])
     paths = experiments.write("study", study.config)

@@ -35,14 +35,15 @@ def write_metrics(made: Experiment, objective: str = "grpo", lines: int = 30) ->
     Path(made.config.layout.policy(f"{objective}/seed0")).write_text("{}")  # the training is finished
 
 
-def test_figures_are_written_with_a_page_and_are_reproducible(small: Experiment) -> None:
+@pytest.mark.parametrize("names", [["differences"], pytest.param(list(figures.FIGURES), marks=pytest.mark.slow)])
+def test_figures_are_written_with_a_page_and_are_reproducible(small: Experiment, names: list[str]) -> None:
     write_metrics(small)
-    written = write(small)
+    written = write(small, names)
     for name, paths in written.items():
         assert paths == [f"results/{name}.png", f"results/{name}.pdf", f"results/report/{name}.html"]
         assert figures.get(name).title in Path(paths[-1]).read_text()
     before = {path: files.digest(path) for paths in written.values() for path in paths}
-    write(small)
+    write(small, names)
     assert before == {path: files.digest(path) for path in before}
 
 
@@ -69,6 +70,7 @@ def test_figures_fit_a_page(experiment: Callable[..., Experiment]) -> None:
         assert (width, height <= 11.5 * 200) == (8 * 200, True), (name, width, height)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objectives", [{"grpo": {"type": "grpo"}}, {}], ids=["unscored", "untrained"])
 def test_with_only_a_base_model_every_figure_is_drawn(
     experiment: Callable[..., Experiment], objectives: dict[str, object]

@@ -11,8 +11,8 @@ import pytest
 from made_up import Experiment
 
 from maxk.errors import UserError
+from maxk.reporting import MEAN
 from maxk.reporting.load import load
-from maxk.reporting.specs import MEAN
 
 
 def test_rows_stand_in_the_order_of_the_config_with_their_labels(small: Experiment) -> None:

@@ -29,11 +29,17 @@ from maxk import statistics
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Report
 from maxk.errors import UserError
+from maxk.progress import track
 from maxk.reporting import MEAN
 from maxk.reporting.load import Cell, Scores
 from maxk.statistics import Floats, SignedRank
 
 METRICS = ("max", "pass")
+DIFFERENCES = (  # the columns of paired_tests.csv, which has no rows if only one policy is scored
+    *("comparison", "policy", "reference", "dataset", "metric", "k", "difference", "low", "high", "level"),
+    *("p_wilcoxon", "p_wilcoxon_holm", "p_bootstrap", "rank_biserial", "problems", "better", "worse"),
+    *("zero_differences", "seeds"),
+)
 
 
 # ------------------------------------------------------------------------------------------------- resampling
@@ -139,7 +145,7 @@ def differences(scores: Scores, config: Config) -> pd.DataFrame:
 
 @cache
 def _differences(scores: Scores, report: Report, references: Sequence[str]) -> pd.DataFrame:
-    return pd.DataFrame(_difference_rows(scores, resample(scores, report), references))
+    return pd.DataFrame(_difference_rows(scores, resample(scores, report), references), columns=DIFFERENCES)
 
 
 def read(config: Config) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -134,7 +134,10 @@ def max_at_k(given: Inputs) -> matplotlib.figure.Figure:
 
     changes = given.differences.query("comparison == 'vs base'").rename(columns={"difference": "mean"})
     parts = [given.means.assign(panel="max@k"), changes.assign(panel="max@k − base model")]
-    data = pd.concat(parts, ignore_index=True).query("metric == 'max' and dataset == @MEAN")
+    shown = [part.query("metric == 'max' and dataset == @MEAN") for part in parts]
+    data = pd.concat([part for part in shown if len(part)] or shown[:1], ignore_index=True)
+    if data.empty:
+        return style.message("No policy has scores on every dataset.")
     grid = style.curves(
         data, given.looks, "k", bands=False, col="panel", height=3.4, aspect=0.9, facet_kws={"sharey": False}
     )
@@ -156,8 +159,8 @@ def max_at_k_grid(given: Inputs) -> matplotlib.figure.Figure:
 
     data, titles = _in_places(given, given.means.query("metric == 'max'"), "dataset")
     policies = [policy for policy in given.looks if policy in set(data.policy) - {BASE}] or [BASE]
-    size, share = (WIDTH, 0.8 * len(policies) + 0.9), {"squeeze": False, "sharex": True, "sharey": True}
-    drawn, axes = plt.subplots(len(policies), len(titles), figsize=size, layout="constrained", **share)
+    shape, size = (len(policies), len(titles)), (WIDTH, 0.8 * len(policies) + 0.9)
+    drawn, axes = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained")
     style.log2_axis([axes[0, 0]], given.scores.ks, sparse=True)
     for ax in axes.flat:  # else every line moves the shared limits of all panels, which takes a minute
         ax.set_autoscaley_on(False)

@@ -213,8 +213,8 @@ PAIRED_TESTS = DataTable(
     "Differences between policies with intervals and tests",
     "Differences between policies on the same problems: best against second, and every policy against the base model "
     "and against GRPO. Each has its bootstrap interval and p-value, Wilcoxon's signed-rank test on means over seeds "
-    "(zero differences dropped and counted; p also Holm-corrected over datasets), the number of problems on which either is "
-    "better, and the rank-biserial correlation as effect size.",
+    "(zero differences dropped and counted; p also Holm-corrected over datasets), the number of problems on which "
+    "either is better, and the rank-biserial correlation as effect size.",
     _paired_tests,
 )
 

@@ -22,9 +22,9 @@ def register_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from maxk import tracking
+    from maxk.progress import track
     from maxk.reporting import figures
     from maxk.reporting.load import load
-    from maxk.progress import track
 
     names = list(figures.FIGURES) if "all" in args.names else args.names
     wanted = [figures.get(name) for name in names]  # an unknown name is an error before any work

@@ -25,9 +25,9 @@ def register_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from maxk import tracking
+    from maxk.progress import track
     from maxk.reporting import tables
     from maxk.reporting.load import load
-    from maxk.progress import track
 
     config = configuration.load(args.config)
     names = tables.tables(config) if "all" in args.names else args.names
