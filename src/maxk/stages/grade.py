@@ -86,9 +86,9 @@ class _Keys:
     """What a sample's verdict depends on, as a digest: the sample, its problem, limits, mode, tier and grader."""
 
     def __init__(self, problems: dict[str, Any], grader: Any, args: argparse.Namespace) -> None:
-        from maxk.grading import POLICY_VERSION
+        from maxk.grading import GRADER_VERSION
 
-        settings = [args.cpu_s, args.memory_mb, grader.mode, grader.tier, POLICY_VERSION]
+        settings = [args.cpu_s, args.memory_mb, grader.mode, grader.tier, GRADER_VERSION]
         self._problems = {name: files.digest_of([repr(problem), settings]) for name, problem in problems.items()}
 
     def of(self, sample: dict[str, Any]) -> str:
