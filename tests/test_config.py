@@ -261,6 +261,7 @@ def test_default_config_spells_out_every_value_a_user_would_change(defaults: dic
     """Sections of the default file hold all keys of the schema but those that are rarely touched."""
     rarely = {"seed", "max_grad_norm", "evaluation"}
     rarely |= {"processes", "accelerate", "precision", "gradient_checkpointing", "lora", "generator"}  # larger scales
+    rarely |= {"old_policy", "reference_precision", "torch_compile"}
     sections = {
         "training": configuration.Training,
         "sampling": configuration.Sampling,
