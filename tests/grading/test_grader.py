@@ -23,10 +23,12 @@ import pytest
 from honest_programs import PROGRAMS as HONEST
 
 from maxk.errors import UserError
-from maxk.grading import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache, pool
+from maxk.grading import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache, checkers, pool
 from maxk.grading import grader as grading
 from maxk.grading.planning import plan
 from maxk.grading.pool import Server
+from maxk.grading.sandbox import StartError
+from maxk.grading.sharing import Packs
 from maxk.grading.verdicts import Test
 
 QUICK = Limits(cpu_s=0.5, memory_mb=128, output_bytes=100_000, wall_s=1.0)
@@ -176,6 +178,11 @@ print(1)
 """
 
 
+def limit_checkers(monkeypatch: pytest.MonkeyPatch, limits: Limits) -> None:
+    for module in (grading, checkers):
+        monkeypatch.setattr(module, "CHECKER_LIMITS", limits)
+
+
 @pytest.mark.parametrize(
     ("program", "checker", "expected"),
     [
@@ -192,7 +199,7 @@ print(1)
 def test_a_sound_checker_decides(
     grader: Grader, program: str, checker: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grading, "CHECKER_LIMITS", Limits(cpu_s=2, wall_s=60))
+    limit_checkers(monkeypatch, Limits(cpu_s=2, wall_s=60))
     limits = Limits(cpu_s=0.4)
     [verdict] = grader.grade([Submission(program, [("in", "3 4")] * 2, limits, CheckerProgram(checker))])
     assert verdict.statuses == (expected,) * 2
@@ -212,7 +219,7 @@ def test_a_sound_checker_decides(
 def test_a_checker_that_does_not_accept_the_expected_output_is_a_harness_error(
     checker: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grading, "CHECKER_LIMITS", Limits(cpu_s=0.5, memory_mb=256, wall_s=60))
+    limit_checkers(monkeypatch, Limits(cpu_s=0.5, memory_mb=256, wall_s=60))
     submissions = [
         Submission(f"print({a}, 4)", [("in", "3 4")], None, CheckerProgram(checker)) for a in (3, 5, "'nonsense'")
     ]
@@ -225,7 +232,7 @@ def test_a_checker_that_does_not_accept_the_expected_output_is_a_harness_error(
     assert fault == f"a checker does not accept the expected output '3 4': {why}"
 
 
-def test_a_checker_is_tried_once_a_test() -> None:
+def test_a_checker_is_validated_once_per_test() -> None:
     tests, checker = [("in", "3 4"), ("in", "7 0")], CheckerProgram(CHECKER)
     with Grader(workers=2) as grader:
         submissions = [Submission(f"print({a}, {7 - a})", tests, None, checker) for a in range(8)]
@@ -237,7 +244,7 @@ def test_a_checker_is_tried_once_a_test() -> None:
 def test_a_checker_that_waits_is_run_again_then_given_up(checker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped by the wall clock with CPU time to spare: a busy machine, or the checker's fault, never the program's."""
     waits = checker.replace("while a == 99: pass", "import time; time.sleep(60 * (a == 99))")
-    monkeypatch.setattr(grading, "CHECKER_LIMITS", Limits(cpu_s=5, wall_s=1))
+    limit_checkers(monkeypatch, Limits(cpu_s=5, wall_s=1))
     with Grader(workers=1) as grader:
         [verdict] = grader.grade([Submission("print(99, 4)", [("in", "3 4")], None, CheckerProgram(waits))])
         assert verdict.statuses == ("harness_error",)
@@ -263,7 +270,7 @@ def test_huge_input_and_many_tests(grader: Grader) -> None:
     data = "7 " * 3_000_000
     assert status(grader, "print(len(input()))", data, str(len(data))) == "passed"
     tests = [(str(i), str(i)) for i in range(1900)]
-    forked = "import os\nos.getpid()\n" + ECHO  # not provably state-free
+    forked = "import os\nos.getpid()\n" + ECHO  # not in the shared language
     for verdict in grader.grade([(ECHO, tests), (forked, tests[:300])]):
         assert verdict.reward == 1.0
 
@@ -311,7 +318,7 @@ def test_sleepers_are_run_again_together(monkeypatch: pytest.MonkeyPatch) -> Non
 
         def watched(self: Server, job: Any) -> None:
             send(self, job)
-            together.append([job.alone for server in grader._servers for job in server.jobs.values()])
+            together.append([job.isolated for server in grader._servers for job in server.jobs.values()])
 
         monkeypatch.setattr(Server, "send", watched)
         sleepers = [(f"import time\ntime.sleep(60)#{i}", [("", "")]) for i in range(6)]
@@ -323,7 +330,7 @@ def test_sleepers_are_run_again_together(monkeypatch: pytest.MonkeyPatch) -> Non
     assert max(map(len, reruns)) == min(2, len(os.sched_getaffinity(0)))
 
 
-def test_a_wall_stop_is_run_again_alone(grader: Grader) -> None:
+def test_a_wall_stop_is_run_again_in_isolation(grader: Grader) -> None:
     before = grader.stats.reruns
     [verdict] = grader.grade([("import time\ntime.sleep(50)", [("", "")] * 4)])
     assert set(verdict.statuses) == {"time_limit"}
@@ -449,7 +456,7 @@ def test_hostile_source_costs_at_most_a_restart(grader: Grader) -> None:
 
 
 LEAKS = """
-import gc, json, os, sys
+import gc, json, os, sys, tempfile
 from pathlib import Path
 from maxk.grading import Grader, Limits
 def memory():
@@ -457,7 +464,7 @@ def memory():
 def descriptors():
     return len(os.listdir("/proc/self/fd"))
 def tests(n):
-    kinds = ["print(input())", "import os\\nprint(input())"]
+    kinds = ["print(input())", "class A: pass\\nprint(input())"]
     kinds += ["1/0", "import os\\nos.fork()", "print('x' * 10**5)", "def"]
     for i in range(n):
         yield kinds[i % 6] + f"#{i}", [("a", "a")] * (300, 15, 1, 1, 1, 1)[i % 6]
@@ -466,45 +473,51 @@ with Grader(Limits(cpu_s=1, output_bytes=1000), workers=2) as grader:
         shell = [s.process.process.pid for s in grader._servers]
         pids = [int(Path(f"/proc/{p}/task/{p}/children").read_text().split()[0]) for p in shell]
         pages = [int(Path(f"/proc/{p}/statm").read_text().split()[1]) for p in pids]
-        return [len(os.listdir(f"/proc/{p}/fd")) for p in pids], sum(pages) * 4096
+        return sum(pages) * 4096
     def count(n):
         return sum(1 for _ in grader.grade_iter(tests(n)))
-    count(300)
+    count(150)
     gc.collect()
     before = memory(), descriptors(), server_state()
     count(int(sys.argv[1]))
     gc.collect()
     after = memory(), descriptors(), server_state()
-    restarts = grader.stats.restarts
-    ran = grader.stats.tests
-print(json.dumps([before, after, restarts, ran, descriptors()]))
+    restarts, ran = grader.stats.restarts, grader.stats.tests
+left = os.listdir(tempfile.gettempdir())
+print(json.dumps([before, after, restarts, ran, descriptors(), left]))
 """
 
 
+@pytest.mark.slow
 def test_nothing_leaks_in_a_long_run(tmp_path: Path) -> None:
-    """No descriptor, memory file or process more after 50,000 tests of programs of every kind; memory stays flat."""
-    script = tmp_path / "leaks.py"
+    """No descriptor, file or memory more after 25,000 tests of programs of every kind."""
+    script, folder = tmp_path / "leaks.py", tmp_path / "temporary"
     script.write_text(LEAKS)
+    folder.mkdir()
     done = subprocess.run(
-        [sys.executable, str(script), "1020"], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, str(script), "510"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "TMPDIR": str(folder)},
     )
     assert done.returncode == 0, done.stderr
-    before, after, restarts, ran, finally_open = json.loads(done.stdout)
+    before, after, restarts, ran, finally_open, left = json.loads(done.stdout)
     assert restarts == 0
-    assert ran > 50_000
+    assert ran > 25_000
     assert after[1] == before[1]
-    assert after[2][0] == before[2][0]
     assert after[0] - before[0] < 4 << 20
-    assert after[2][1] - before[2][1] < 8 << 20
+    assert after[2] - before[2] < 8 << 20
     assert finally_open < before[1]
-    assert list(Path("/tmp").glob("maxk-*")) == []
+    assert left == []
 
 
 # ------------------------------------------------------------------------------- programs that share a process
 
 
 def test_programs_that_share_a_process_never_share_a_problem() -> None:
-    waiting = pool.Shareable()
+    waiting = Packs()
     problems = [b"a"] * 20 + [b"b"] * 3 + [b"c"]
     for number, problem in enumerate(problems):
         waiting.add(_job(number, problem))
@@ -521,14 +534,14 @@ def test_programs_with_other_limits_many_tests_or_much_input_share_no_process() 
         {"tests": [("1", "1")] * 1999},
         {"tests": [("1" * (1 << 20), "1")]},
     ):
-        waiting = pool.Shareable()
+        waiting = Packs()
         waiting.add(_job(0, b"a", tests=[("1", "1")] * 2))
         waiting.add(_job(1, b"b", **other))
         assert [len(waiting.take(8)), len(waiting.take(8))] == [1, 1]
 
 
 def test_a_problem_with_limits_of_its_own_is_passed_over() -> None:
-    waiting = pool.Shareable()
+    waiting = Packs()
     for number, limits in enumerate([QUICK, Limits(cpu_s=1), QUICK]):
         waiting.add(_job(number, bytes([number]), limits))
     assert [[job.waiters[0] for job in waiting.take(8)] for _ in range(2)] == [[0, 2], [1]]
@@ -551,7 +564,8 @@ NEIGHBOURS = [
     ("print('x' * 200_000)", "output_limit"),
     ("x = []\nfor i in range(200): x = [x]\nprint(2, end='')", "passed"),
     ("def f(): return f()\nf()", "runtime_error"),
-    ("print(f'{len}' and 2)", "passed"),  # shows an address: the process ends
+    ("def f(n): return n and f(n - 1)\nprint(2 + f(950))", "passed"),  # deeper than a shared process allows
+    ("import sys\nsys.setrecursionlimit(10**6)\ndef f(n): return n and f(n - 1)\nprint(2 + f(5000))", "passed"),
     ("print({1.5: 2}[1.5])", "passed"),
     ("import sys\nsys.setrecursionlimit(50)\nprint(2)", "passed"),
     ("import sys\nsys.stderr.write('x' * 5)\nprint(input())", "passed"),
@@ -560,7 +574,7 @@ NEIGHBOURS = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_whatever_runs_beside_it_a_program_gets_its_own_verdict(seed: int) -> None:
     """Each of a process with other neighbours and another place among them, every problem's tests different."""
     order = random.Random(seed).sample(range(len(NEIGHBOURS)), len(NEIGHBOURS))

@@ -13,22 +13,22 @@ a warm, confined interpreter; the expected outputs exist only in the trusted par
 CPython memory-safety bug is outside the model. See docs/grader.md.
 
 Where to look: `grader` (what callers use), `pool` and `sandbox` (servers and tiers), `confined/` (the code that runs
-inside the sandbox), `seccomp` (system calls), `planning` and `purity` (which programs may share a process),
-`comparison`, `extraction`, `cache`.
+inside the sandbox), `seccomp` (system calls), `comparison`, `extraction`, `checkers`, `cache`; `sharing/` is an
+optimisation of its own (which programs may share a process).
 """
 
 from maxk.grading.cache import VerdictCache
 from maxk.grading.comparison import outputs_match
 from maxk.grading.extraction import Extraction, extract_program
 from maxk.grading.grader import Grader, Stats
-from maxk.grading.keys import policy_version
+from maxk.grading.keys import grader_version
 from maxk.grading.sandbox import SandboxUnavailable
 from maxk.grading.verdicts import STATUSES, CheckerProgram, Limits, Submission, Verdict
 
-POLICY_VERSION = policy_version()
+GRADER_VERSION = grader_version()
 
 __all__ = [
-    "POLICY_VERSION",
+    "GRADER_VERSION",
     "STATUSES",
     "CheckerProgram",
     "Extraction",

@@ -1,7 +1,7 @@
 """A verdict store on disk, shared by processes: grading the same thing again costs one look-up.
 
 The key of a verdict hashes everything it depends on: the program, every test, limits, checker and comparison rule, the
-interpreter, the tier, and a fingerprint of the grader's own sources (`POLICY_VERSION`), so a changed grader never
+interpreter, the tier, and a fingerprint of the grader's own sources (`GRADER_VERSION`), so a changed grader never
 answers from an old store. Verdicts that depend on the machine's load (a wall-clock stop) or on a failure of the harness
 are never stored.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,24 +17,24 @@ from itertools import islice
 from types import TracebackType
 
 from maxk.errors import UserError
-from maxk.grading import pool, probe
+from maxk.grading import probe
 from maxk.grading.cache import VerdictCache
+from maxk.grading.checkers import ATTEMPTS, Checkers
 from maxk.grading.comparison import outputs_match
+from maxk.grading.confined.wire import FAULT, RAN, UNTESTED
 from maxk.grading.inputs import Inputs
-from maxk.grading.keys import Keys, key_of_trial, policy_version
+from maxk.grading.keys import Keys, grader_version
 from maxk.grading.planning import plan
-from maxk.grading.pool import KINDS, NUMPY, PLAIN, Check, Job, Run, Server, Shareable, Trial
-from maxk.grading.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, numpy_folder
+from maxk.grading.pool import CHECKER, KINDS, NUMPY, PLAIN, Check, Job, Run, Server
+from maxk.grading.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, StartError, numpy_folder
+from maxk.grading.sharing import Packs
 from maxk.grading.verdicts import (
     CHECKER_LIMITS,
+    FAILURES,
     HARNESS_ERROR,
-    MEMORY_LIMIT,
-    OUTPUT_LIMIT,
     PASSED,
     RUNTIME_ERROR,
-    TIME_LIMIT,
     UNPARSEABLE,
-    VIOLATION,
     WRONG_ANSWER,
     Checker,
     CheckerProgram,
@@ -45,21 +46,14 @@ from maxk.grading.verdicts import (
 
 MODES = ("auto", "fork")
 
-_FAILURES = {
-    pool.RUNTIME: RUNTIME_ERROR,
-    pool.TIME: TIME_LIMIT,
-    pool.MEMORY: MEMORY_LIMIT,
-    pool.OUTPUT: OUTPUT_LIMIT,
-    pool.FORBIDDEN: VIOLATION,
-}
 _QUEUE_PER_SERVER = 2  # one running, one waiting, so a server never idles while the parent compares
 _CHUNK = 64  # submissions taken from the caller and looked up at once
 _AHEAD, _AHEAD_TESTS = 1 << 11, 1 << 16  # unfinished at most: so many that different problems meet, to share a process
 _MEMO = 1 << 15  # tests whose verdicts are remembered, for repeated programs within one call
 _STORED_AT_ONCE = 256  # verdicts
-_TRIALS = 1 << 12  # of checkers, remembered
-_ATTEMPTS = 2
+_UNCHECKED_BYTES = 64 << 20  # of outputs that wait for their checker, above which nothing else is received
 _RERUNS_A_WORKER = 4  # collected before other work pauses for them
+_RESTART_PAUSE_S, _RESTART_PATIENCE_S, _NO_SERVER_PAUSE_S = 1.0, 60.0, 0.05
 
 
 @dataclass
@@ -71,21 +65,21 @@ class Stats:
     deduplicated: int = 0  # of them shared with an identical submission
     programs: int = 0  # programs run
     tests: int = 0  # test runs, re-runs included
-    reruns: int = 0  # programs run again after a wall-clock stop
-    restarts: int = 0  # servers replaced
-    checks: int = 0  # checker programs run, trials included
-    faults: Counter[str] = field(default_factory=Counter)  # why tests could not be graded, where a checker is broken
+    reruns: int = 0  # programs run again in isolation, since the machine's load may have decided
+    restarts: int = 0  # servers that ended, and were replaced
+    checks: int = 0  # checker programs run, validations included
+    faults: Counter[str] = field(default_factory=Counter)  # why tests could not be graded
     statuses: Counter[str] = field(default_factory=Counter)
 
     def summary(self) -> str:
-        """A few words for a progress bar: share cached or repeated, share of each status so far."""
+        """For a progress bar: the fraction cached or repeated, and the fraction of each status so far."""
         known = (self.cached + self.deduplicated) / max(self.submissions, 1)
         total = max(self.statuses.total(), 1)
         parts = [f"{status} {count / total:.0%}" for status, count in self.statuses.most_common(4)]
         return ", ".join([f"known {known:.0%}", *parts])
 
     def complaints(self) -> list[str]:
-        """What went wrong that is not the programs' doing, a line a fault."""
+        """One line per kind of fault that is not the programs'."""
         lines = [f"could not grade {count} test runs: {fault}" for fault, count in self.faults.most_common()]
         if self.restarts:
             lines.append(
@@ -100,7 +94,8 @@ class Grader:
     limits: of every test, unless a submission brings its own.
     workers: fork servers, each on one core. Default: cores this process may use.
     sandbox: "auto" (the strongest tier that works), "bubblewrap", "landlock", "seccomp", or "off" (no isolation).
-    mode: "auto" runs programs proven state-free with all tests in one process; "fork" gives every test its own.
+    mode: "auto" lets programs of a language in which that is harmless share processes (`sharing`); "fork" gives every
+        test its own.
     cache: a VerdictCache, or None.
 
     Raises SandboxUnavailable on entry when no tier, or not the named one, works here.
@@ -127,14 +122,13 @@ class Grader:
         self.tier_reasons: dict[str, str] = {}
         self._wanted = sandbox
         self._servers: list[Server] = []
-        self._selector = selectors.DefaultSelector()
-        self._grading = False
+        self._open = self._grading = False
+        self._restart_at = self._failing_since = 0.0
 
     def __enter__(self) -> Grader:
         self._choose_tier()
-        fresh = [self._start(PLAIN) for _ in range(self.workers - 1)]
-        for server in fresh:
-            self._adopt(server)
+        self._open = True
+        self._pool(PLAIN)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -142,9 +136,9 @@ class Grader:
 
     def close(self) -> None:
         """Ends all servers; nothing they started outlives this."""
+        self._open = False
         for server in list(self._servers):
             self._dismiss(server)
-        self._selector.close()
 
     def grade(self, submissions: Sequence[SubmissionLike]) -> list[Verdict]:
         """Verdicts of all submissions, in order.
@@ -160,7 +154,7 @@ class Grader:
 
         Raises ValueError for a submission without tests: an empty test list must never count as passed.
         """
-        if not self._servers:
+        if not self._open:
             raise RuntimeError("the grader is closed; use it as a context manager")
         if self._grading:
             raise RuntimeError("one grading at a time: finish the first iterator or use another Grader")
@@ -170,7 +164,7 @@ class Grader:
         finally:
             self._grading = False
             for server in [s for s in self._servers if s.jobs]:  # abandoned half-way
-                self._replace(server)
+                self._dismiss(server)
 
     def canary(self) -> None:
         """Raises UserError unless a known-good program gets 1.0 and known-bad ones 0.0, before anything is spent."""
@@ -219,32 +213,47 @@ class Grader:
     def _adopt(self, server: Server) -> None:
         server.process.wait_ready()
         self._servers.append(server)
-        self._selector.register(server.process.socket, selectors.EVENT_READ, server)
 
     def _dismiss(self, server: Server) -> None:
         self._servers.remove(server)
-        self._selector.unregister(server.process.socket)
         server.process.close()
-
-    def _replace(self, server: Server) -> list[Job | Check]:
-        """A new server in place of a dead or abandoned one; returns the jobs it had."""
-        jobs = list(server.jobs.values())
-        self._dismiss(server)
-        self._adopt(self._start(server.kind, server.tier))
-        self.stats.restarts += 1
-        return jobs
 
     def _pool(self, kind: str) -> list[Server]:
         """Servers for programs without numpy, with it, or for checkers; the latter two start when first needed.
 
-        Checkers read expected outputs, which stay in a server's freed memory: no program may be forked from there.
+        Checkers read expected outputs, so no program is ever forked from their servers. Servers that have ended are
+        replaced here. Where that fails, for want of processes or memory perhaps, work goes on with what there is, and
+        the next attempt comes a little later. Raises StartError if there is no server for long.
         """
         pool = [server for server in self._servers if server.kind == kind]
-        if not pool:
-            pool = [self._start(kind) for _ in range(self.workers)]
-            for server in pool:
+        if len(pool) >= self.workers or time.monotonic() < self._restart_at:
+            return pool
+        fresh: list[Server] = []
+        problem: Exception | None = None
+        try:
+            for _ in range(self.workers - len(pool)):
+                fresh.append(self._start(kind))  # all at once, for each takes a while to be ready
+        except OSError as error:
+            problem = error
+        for server in fresh:
+            try:
                 self._adopt(server)
+            except StartError as error:
+                problem = error
+        pool = [server for server in self._servers if server.kind == kind]
+        self._note_start(problem, bool(pool))
         return pool
+
+    def _note_start(self, problem: Exception | None, any_left: bool) -> None:
+        now = time.monotonic()
+        if problem is None:
+            self._failing_since = 0.0
+            return
+        self._failing_since = self._failing_since or now
+        self._restart_at = now + _RESTART_PAUSE_S
+        if not any_left and now - self._failing_since > _RESTART_PATIENCE_S:
+            patience = f"{_RESTART_PATIENCE_S:.0f} s"
+            raise StartError(f"no grading process could be started for {patience}: {problem}") from problem
 
 
 class _Grading:
@@ -257,17 +266,17 @@ class _Grading:
         self.index = 0
         self.exhausted = False
         self.waiting: dict[str, deque[Job | Check]] = {kind: deque() for kind in KINDS}
-        self.shareable = Shareable()
-        self.alone: deque[Job] = deque()
+        self.packs = Packs()
+        self.isolated: deque[Job] = deque()
         self.open: dict[bytes, Job] = {}
         self.open_tests = 0
         self.memo: OrderedDict[bytes, Verdict] = OrderedDict()
         self.memo_tests = 0
         self.done: list[tuple[int, Verdict]] = []
         self.to_store: list[tuple[bytes, Verdict]] = []
-        self.trials: dict[bytes, Trial] = {}  # running
-        self.tried: OrderedDict[bytes, str] = OrderedDict()  # what is wrong with a checker, "" where nothing is
-        self.keys = Keys(policy_version(), grader.tier, grader.mode, grader.limits)
+        self.checkers = Checkers(self.waiting[CHECKER], self.stats.faults, self._decided)
+        self.unchecked_bytes = 0
+        self.keys = Keys(grader_version(), grader.tier, grader.mode, grader.limits)
 
     def run(self) -> Iterator[tuple[int, Verdict]]:
         try:
@@ -275,12 +284,13 @@ class _Grading:
                 self._take()
                 self._dispatch()
                 yield from self._drain()
-                if not self._busy():
-                    if self.exhausted and not any(map(self._waits, KINDS)) and not self.alone:
-                        return
-                    continue
-                self._listen()
-                yield from self._drain()
+                if self._busy():
+                    self._listen()
+                    yield from self._drain()
+                elif self.isolated or any(map(self._waits, KINDS)):
+                    time.sleep(_NO_SERVER_PAUSE_S)
+                elif self.exhausted:
+                    return
         finally:
             self._store()
 
@@ -292,7 +302,7 @@ class _Grading:
         return [server for server in self.grader._servers if server.jobs]
 
     def _waits(self, kind: str) -> bool:
-        return bool(self.waiting[kind] or (kind == PLAIN and self.shareable))
+        return bool(self.waiting[kind] or (kind == PLAIN and self.packs))
 
     # taking submissions
 
@@ -334,7 +344,7 @@ class _Grading:
                 self.open[key] = job
                 self.open_tests += len(job.statuses)
                 if job.may_share:
-                    self.shareable.add(job)
+                    self.packs.add(job)
                 else:
                     self.waiting[job.kind].append(job)
 
@@ -346,18 +356,16 @@ class _Grading:
     # running
 
     def _dispatch(self) -> None:
-        rerunning = any(job.alone for server in self._busy() for job in server.jobs.values())
-        many = len(self.alone) >= _RERUNS_A_WORKER * self.grader.workers
-        if self.alone and (rerunning or many or not any(map(self._waits, KINDS))):
+        rerunning = any(job.isolated for server in self._busy() for job in server.jobs.values())
+        many = len(self.isolated) >= _RERUNS_A_WORKER * self.grader.workers
+        if self.isolated and (rerunning or many or not any(map(self._waits, KINDS))):
             if rerunning or not self._busy():
                 self._rerun()
             return
         if rerunning:
             return
         for kind, queue in self.waiting.items():
-            if not self._waits(kind):
-                continue
-            servers = self.grader._pool(kind)
+            servers = self.grader._pool(kind) if self._waits(kind) else []
             for depth in range(1, _QUEUE_PER_SERVER + 1):
                 for server in servers:
                     while self._waits(kind) and server.load < (1 if queue and queue[0].attempts else depth):
@@ -367,14 +375,15 @@ class _Grading:
         """What a server of that kind is to do next: as many jobs at once as leave some for the other servers."""
         if self.waiting[kind]:
             return [self.waiting[kind].popleft()]
-        return self.shareable.take(max(1, len(self.shareable) // self.grader.workers))
+        return self.packs.take(max(1, len(self.packs) // self.grader.workers))
 
     def _rerun(self) -> None:
         """Reruns have nothing beside them but one another, each with its own core: they at most double the time."""
         free = min(self.grader.workers, len(os.sched_getaffinity(0))) - len(self._busy())
-        for _ in range(min(free, len(self.alone))):
-            job = self.alone.popleft()
-            self._send(next(server for server in self.grader._pool(job.kind) if not server.jobs), [job])
+        for _ in range(min(free, len(self.isolated))):
+            idle = [server for server in self.grader._pool(self.isolated[0].kind) if not server.jobs]
+            if idle:
+                self._send(idle[0], [self.isolated.popleft()])
 
     def _send(self, server: Server, pack: Sequence[Job | Check]) -> None:
         self.stats.programs += sum(isinstance(job, Job) for job in pack)
@@ -385,8 +394,7 @@ class _Grading:
             self._lost(server)
 
     def _listen(self) -> None:
-        for key, _ in self.grader._selector.select(timeout=1.0):
-            server: Server = key.data
+        for server in self._ready():
             try:
                 runs = server.receive()
             except (OSError, ValueError):
@@ -398,121 +406,94 @@ class _Grading:
             if server.is_stuck():
                 self._lost(server)
 
+    def _ready(self) -> list[Server]:
+        """Servers that have something to say; those whose outputs would only wait for a checker are not heard now."""
+        full = self.unchecked_bytes > _UNCHECKED_BYTES and bool(self.grader._pool(CHECKER))
+        with selectors.PollSelector() as selector:
+            for server in self._busy():
+                if full and server.kind != CHECKER:
+                    server.heard = time.monotonic()
+                else:
+                    selector.register(server.process.socket, selectors.EVENT_READ, server)
+            return [key.data for key, _ in selector.select(timeout=1.0)] if selector.get_map() else []
+
     def _lost(self, server: Server) -> None:
         """A dead or stuck server: what it was running is done again once, then given up; what waited just goes on."""
-        jobs = self.grader._replace(server)
+        jobs = list(server.jobs.values())
+        self.grader._dismiss(server)
+        self.stats.restarts += 1
         if jobs:
             jobs[0].attempts += 1
         for job in reversed(jobs):
-            if job.attempts < _ATTEMPTS:
+            if job.attempts < ATTEMPTS:
                 self.waiting[job.kind].appendleft(job)
             elif isinstance(job, Check):
-                self._give_up(job)
+                self.checkers.give_up(job)
             else:
-                job.statuses[job.first :] = [HARNESS_ERROR] * job.tests
-                job.checks.clear()
-                job.ran = True
-                self._finish_if_done(job)
+                self._give_up(job)
+
+    def _give_up(self, job: Job) -> None:
+        job.statuses[job.first :] = [HARNESS_ERROR] * job.tests
+        self.stats.faults["the grading process ended, twice"] += job.tests
+        for check in job.checks.values():
+            self.unchecked_bytes -= len(check.output)
+        job.checks.clear()
+        job.ran = True
+        self._finish_if_done(job)
 
     # results
 
     def _take_result(self, run: Run) -> None:
         job = run.job
         if isinstance(job, Check):
-            self._take_check(job, run)
+            self.checkers.take(job, run)
             return
-        if run.test >= 0 and job.again_from < 0:
+        if job.again_from < 0:
             self._take_test(job, run)
-        run.release()
         if run.last and job.again_from >= 0:
-            job.first, job.again_from, job.alone, job.attempts = job.again_from, -1, True, 0
+            job.first, job.again_from, job.isolated, job.attempts = job.again_from, -1, True, 0
             self.stats.reruns += 1
-            self.alone.append(job)
+            self.isolated.append(job)
         elif run.last:
             job.ran = True
             self._finish_if_done(job)
 
     def _take_test(self, job: Job, run: Run) -> None:
         test = job.first + run.test
-        self.stats.tests += run.outcome != pool.UNTESTED
+        self.stats.tests += run.outcome not in (UNTESTED, FAULT)
         job.cpu_s[test] = run.cpu_s
-        job.walled |= run.walled
-        if run.walled and run.cpu_s <= job.limits.cpu_s and not job.alone:
+        job.doubtful |= run.doubtful
+        if (run.doubtful or run.outcome == FAULT) and not job.isolated:
             job.again_from = test  # perhaps the machine was busy: decided when nothing else runs
-        elif run.outcome == pool.RAN:
+        elif run.outcome == RAN:
             self._compare(job, test, run.output())
-        elif run.outcome == pool.UNTESTED:
+        elif run.outcome == UNTESTED:
             job.statuses[test] = job.limits.untested
+        elif run.outcome == FAULT:
+            job.statuses[test] = HARNESS_ERROR
+            self.stats.faults["no process, memory or descriptor was left to run a program"] += 1
         else:
-            job.statuses[test] = _FAILURES[run.outcome]
+            job.statuses[test] = FAILURES[run.outcome]
 
     def _compare(self, job: Job, test: int, output: bytes) -> None:
         stdin, expected = job.submission.tests[test]
         checker = job.submission.checker
         if isinstance(checker, CheckerProgram):
             job.checks[test] = Check(job, test, output, CHECKER_LIMITS, checker.source)
-            self._check(job.checks[test])
+            self.unchecked_bytes += len(output)
+            self.checkers.ask(job.checks[test])
         elif checker is not None:
             job.statuses[test] = PASSED if _trusted(checker, stdin, expected, output) else WRONG_ANSWER
         else:
             same = outputs_match(output, expected, job.submission.comparison)
             job.statuses[test] = PASSED if same else WRONG_ANSWER
 
-    # checker programs
-
-    def _check(self, check: Check) -> None:
-        """Has a checker judge, or wait for its trial on this test, or be known as broken."""
-        test = check.job.submission.tests[check.test]
-        key = key_of_trial(check.source, test)
-        if key in self.trials:
-            self.trials[key].waiting.append(check)
-        elif key not in self.tried:
-            expected = test[1].encode(errors="surrogatepass")
-            self.trials[key] = Trial(check.job, check.test, expected, CHECKER_LIMITS, check.source, key=key)
-            self.trials[key].waiting.append(check)
-            self.waiting[check.kind].appendleft(self.trials[key])
-        elif self.tried[key]:
-            self.stats.faults[self.tried[key]] += 1
-            self._decided(check, HARNESS_ERROR)
-        else:
-            self.waiting[check.kind].appendleft(check)
-
-    def _take_check(self, check: Check, run: Run) -> None:
-        accepted = run.outcome == pool.RAN and _accepts(run.output())
-        run.release()
-        if run.test < 0 or (run.walled and run.cpu_s <= check.limits.cpu_s):  # no result, or perhaps a busy machine
-            check.attempts += 1
-            if check.attempts < _ATTEMPTS:
-                self.waiting[check.kind].append(check)
-            else:
-                self._give_up(check)
-        elif isinstance(check, Trial):
-            self._tried(check, "" if accepted else _FAILURES.get(run.outcome, "it says no"))
-        else:
-            self._decided(check, PASSED if accepted else WRONG_ANSWER)
-
-    def _give_up(self, check: Check) -> None:
-        if isinstance(check, Trial):
-            self._tried(check, "it did not end, twice")
-        else:
-            self.stats.faults["a checker did not end, twice"] += 1
-            self._decided(check, HARNESS_ERROR)
-
-    def _tried(self, trial: Trial, fault: str) -> None:
-        expected = trial.job.submission.tests[trial.test][1]
-        said = f"a checker does not accept the expected output {expected[:40]!r}: {fault}"
-        self.tried[trial.key] = said if fault else ""
-        if len(self.tried) > _TRIALS:
-            self.tried.popitem(last=False)
-        del self.trials[trial.key]
-        for check in trial.waiting:
-            self._check(check)
-
     def _decided(self, check: Check, status: str) -> None:
         job = check.job
         if job.checks.get(check.test) is check:  # else the test has been run again since
             job.statuses[check.test] = status
             del job.checks[check.test]
+            self.unchecked_bytes -= len(check.output)
             self._finish_if_done(job)
 
     def _finish_if_done(self, job: Job) -> None:
@@ -522,8 +503,8 @@ class _Grading:
         if self.open.pop(job.key, None) is not None:
             self.open_tests -= len(job.statuses)
         self._remember(job.key, verdict)
-        load_dependent = job.walled or HARNESS_ERROR in verdict.statuses
-        if self.cache is not None and not load_dependent and not callable(job.submission.checker):
+        doubtful = job.doubtful or HARNESS_ERROR in verdict.statuses
+        if self.cache is not None and not doubtful and not callable(job.submission.checker):
             self.to_store.append((job.key, verdict))
             if len(self.to_store) >= _STORED_AT_ONCE:
                 self._store()
@@ -542,15 +523,6 @@ class _Grading:
         if self.cache is not None and self.to_store:
             self.cache.put_many(self.to_store)
         self.to_store = []
-
-
-def _accepts(said: bytes) -> bool:
-    """Whether a checker program's output says yes: its last word is a number of at least 1, or True."""
-    words = said.split()
-    try:
-        return bool(words) and (words[-1] == b"True" or float(words[-1]) >= 1)
-    except ValueError:
-        return False
 
 
 def _trusted(checker: Checker, stdin: str, expected: str, output: bytes) -> bool:

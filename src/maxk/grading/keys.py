@@ -15,11 +15,11 @@ _REMEMBERED_TESTS = 256
 
 
 @cache
-def policy_version() -> str:
+def grader_version() -> str:
     """Fingerprint of all that decides a verdict besides its inputs: this package's sources and the Python version."""
     digest = hashlib.sha256(sys.version.encode())
     here = Path(__file__).parent
-    for path in sorted([*here.glob("*.py"), *here.glob("confined/*.py")]):
+    for path in sorted([*here.glob("*.py"), *here.glob("*/*.py")]):
         content = path.read_bytes()
         digest.update(f"{path.name} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:16]
@@ -34,7 +34,7 @@ def _numpy_version() -> str:
         return "none"
 
 
-def key_of_trial(source: str, test: Test) -> bytes:
+def key_of_validation(source: str, test: Test) -> bytes:
     """Of the question whether a checker accepts a test's expected output."""
     return _digest_of((source, *test))
 

@@ -9,27 +9,18 @@ from __future__ import annotations
 import marshal
 import os
 import socket
-import struct
 import time
-from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from maxk.grading.confined.wire import BATCH_RUNS, HEADER, OUTCOMES, RAN, RESULT, Head, Order
 from maxk.grading.planning import Plan
-from maxk.grading.sandbox import ServerProcess, send_memory_file
+from maxk.grading.sandbox import ServerProcess, memory_file
 from maxk.grading.verdicts import Limits, Submission
 
-RAN, RUNTIME, TIME, MEMORY, OUTPUT, FORBIDDEN, UNTESTED = range(7)  # outcomes, as in confined/server.py
-
-_HEADER = struct.Struct("=QIIBBQ")
-_RESULT = struct.Struct("=BBddQQ")
-_PACKET, _FILES = 1 << 18, 64
-_PACK = 8  # programs
-_PACK_TESTS = 2000  # more results than this do not fit in one packet
-_PACK_BYTES = 1 << 20  # of inputs, which count as memory of the programs that share a process
+_PACKET, _FILES = 1 << 16, 64
+_MOST_SHARED_TESTS = 2000  # of one program
 _SLACK_S = 30.0
-_BATCH_RUNS = 32
 KINDS = PLAIN, NUMPY, CHECKER = ("plain", "numpy", "checker")  # servers: what they run and what they hold
 CHECKER_FILES = ["input.txt", "expected.txt", "output.txt"]
 
@@ -50,9 +41,9 @@ class Job:
     checks: dict[int, Check] = field(default_factory=dict)  # tests waiting for a checker program
     ran: bool = False
     attempts: int = 0
-    walled: bool = False  # stopped by the wall clock: depends on the machine's load, so never stored
-    alone: bool = False  # being run again with nothing beside it
-    again_from: int = -1  # test from which it has to be run again alone
+    doubtful: bool = False  # some status may depend on the machine's load, so none is stored
+    isolated: bool = False  # being run again with nothing beside it
+    again_from: int = -1  # test from which that has to be done
     problem: bytes = b""  # digest of its tests
 
     @property
@@ -60,14 +51,24 @@ class Job:
         return len(self.statuses) - self.first
 
     @property
+    def input_bytes(self) -> int:
+        return sum(len(stdin) for stdin, _ in self.submission.tests[self.first :])
+
+    @property
     def silent_runs(self) -> int:
         """How many tests may run before the server says how they went."""
-        return max(_BATCH_RUNS, self.tests) if self.may_share else _BATCH_RUNS
+        return max(BATCH_RUNS, self.tests) if self.may_share else BATCH_RUNS
 
     @property
     def may_share(self) -> bool:
         """Whether its tests may run in one process, and that process be shared with other such programs."""
-        return self.plan.shared and not self.alone and self.tests <= _PACK_TESTS
+        return self.plan.shared and not self.isolated and self.tests <= _MOST_SHARED_TESTS
+
+    def inputs(self) -> list[bytes]:
+        return [stdin.encode(errors="surrogatepass") for stdin, _ in self.submission.tests[self.first :]]
+
+    def head(self) -> Head:
+        return self.submission.program or "", self.plan.code, {}, []
 
 
 @dataclass(eq=False)
@@ -80,57 +81,63 @@ class Check:
     limits: Limits
     source: str
     attempts: int = 0
-    alone: bool = False
-    tests: int = 1
+    isolated: bool = False
+    may_share = False
+    tests = 1
+    silent_runs = 1
     kind = CHECKER
+
+    def inputs(self) -> list[bytes]:
+        return [b""]
+
+    def head(self) -> Head:
+        texts = [text.encode(errors="surrogatepass") for text in self.job.submission.tests[self.test]]
+        return self.source, None, dict(zip(CHECKER_FILES, [*texts, self.output], strict=True)), CHECKER_FILES
 
 
 @dataclass(eq=False)
-class Trial(Check):
+class Validation(Check):
     """A checker's run on the expected output of a test, which a sound one accepts."""
 
     key: bytes = b""
     waiting: list[Check] = field(default_factory=list)  # for how it ends
 
 
-class Shareable:
-    """Waiting programs proven state-free, handed out in packs that share a process.
+@dataclass
+class OutputFile:
+    """A memory file with outputs, closed when no run refers to it any more."""
 
-    No two of a pack have the same problem: should the proof have a hole, a program would find no answer there that is
-    of use to it.
-    """
+    fd: int
 
-    def __init__(self) -> None:
-        self._waiting: OrderedDict[tuple[bytes, Limits], deque[Job]] = OrderedDict()
-        self._count = 0
+    def __del__(self) -> None:
+        os.close(self.fd)
 
-    def __len__(self) -> int:
-        return self._count
 
-    def add(self, job: Job) -> None:
-        self._waiting.setdefault((job.problem, job.limits), deque()).append(job)
-        self._count += 1
+@dataclass(eq=False)
+class Run:
+    """How one test run ended, and where its output is."""
 
-    def take(self, most: int) -> list[Job]:
-        """At least one and at most `most` jobs with equal limits, of the problems whose turn it is."""
-        pack: list[Job] = []
-        tests = size = 0
-        for key in list(self._waiting):
-            job = self._waiting[key][0]
-            if pack and job.limits != pack[0].limits:
-                continue
-            tests += job.tests
-            size += sum(len(stdin) for stdin, _ in job.submission.tests)
-            if pack and (tests > _PACK_TESTS or size > _PACK_BYTES):
+    job: Job | Check
+    test: int
+    outcome: int
+    doubtful: bool
+    cpu_s: float
+    file: OutputFile | None
+    start: int
+    end: int
+    last: bool = False  # of the job
+
+    def output(self) -> bytes:
+        """The bytes written by a run that ended well."""
+        parts: list[bytes] = []
+        at = self.start
+        while self.file is not None and at < self.end:
+            part = os.pread(self.file.fd, self.end - at, at)
+            if not part:
                 break
-            pack.append(self._waiting[key].popleft())
-            self._waiting.move_to_end(key)
-            if not self._waiting[key]:
-                del self._waiting[key]
-            if len(pack) >= min(most, _PACK):
-                break
-        self._count -= len(pack)
-        return pack
+            parts.append(part)
+            at += len(part)
+        return b"".join(parts)
 
 
 class Server:
@@ -147,8 +154,7 @@ class Server:
 
     def is_stuck(self) -> bool:
         """Whether it has been silent for longer than any batch of its jobs can take."""
-        longest = (job.limits.wall * (1 if isinstance(job, Check) else job.silent_runs) for job in self.jobs.values())
-        patience = _SLACK_S + max(longest, default=0.0)
+        patience = _SLACK_S + max((job.limits.wall * job.silent_runs for job in self.jobs.values()), default=0.0)
         return bool(self.jobs) and time.monotonic() - self.heard > patience
 
     @property
@@ -164,94 +170,56 @@ class Server:
         Server._ids = ids[-1]
         self.jobs.update(zip(ids, pack, strict=True))
         self._packs.update(dict.fromkeys(ids, ids[0]))
-        packed = [self._packed(number, job) for number, job in zip(ids, pack, strict=True)]
-        send_memory_file(self.process.socket, marshal.dumps(packed))
-
-    def _packed(self, job_id: int, job: Job | Check) -> tuple[Any, ...]:
-        limits = job.limits
-        numbers = (limits.cpu_s, limits.wall, limits.total, limits.memory_mb << 20, limits.output_bytes)
-        if isinstance(job, Job):
-            inputs = [stdin.encode(errors="surrogatepass") for stdin, _ in job.submission.tests[job.first :]]
-            return job_id, job.submission.program, job.plan.code, job.may_share, inputs, numbers, {}, []
-        stdin, expected = job.job.submission.tests[job.test]
-        contents = [stdin.encode(errors="surrogatepass"), expected.encode(errors="surrogatepass"), job.output]
-        files = dict(zip(CHECKER_FILES, contents, strict=True))
-        return job_id, job.source, b"", False, [b""], numbers, files, CHECKER_FILES
+        orders: list[Order] = []
+        contents: list[bytes] = []
+        for number, job in zip(ids, pack, strict=True):
+            parts = [marshal.dumps(job.head()), *job.inputs()]
+            orders.append(_order(number, job, sum(map(len, contents)), parts))
+            contents += parts
+        self.process.send(memory_file([marshal.dumps([tuple(order) for order in orders])]), memory_file(contents))
 
     def receive(self) -> list[Run]:
         """Results in one packet; raises OSError or ValueError when the server is gone or makes no sense."""
-        packet, files, _, _ = socket.recv_fds(self.process.socket, _PACKET, _FILES)
-        try:
-            if not packet:
-                raise OSError(f"the server ended: {self.process.last_words()}")
-            self.heard = time.monotonic()
-            return self._unpack(packet, files)
-        except BaseException:
-            for fd in files:
-                os.close(fd)
-            raise
-
-    def _unpack(self, packet: bytes, files: list[int]) -> list[Run]:
-        if len(packet) < _HEADER.size:
+        packet, fds, _, _ = socket.recv_fds(self.process.socket, _PACKET, _FILES)
+        files = [OutputFile(fd) for fd in fds]
+        if not packet:
+            raise OSError(f"the server ended: {self.process.last_words()}")
+        self.heard = time.monotonic()
+        if len(packet) < HEADER.size:
             raise ValueError("a packet without a header")
-        job_id, first, count, shared, last, start = _HEADER.unpack_from(packet)
+        job_id, first, count, last = HEADER.unpack_from(packet)
         job = self.jobs.get(job_id)
-        if job is None or len(packet) != _HEADER.size + count * _RESULT.size:
+        if job is None or not count or len(packet) != HEADER.size + count * RESULT.size or first + count > job.tests:
             raise ValueError("a packet of no job or of the wrong length")
-        if len(files) != (min(count, 1) if shared else count) or first + count > job.tests:
-            raise ValueError("a packet with the wrong number of files or tests")
-        runs = list(self._runs(job, first, packet, files, bool(shared), start))
+        results = RESULT.iter_unpack(packet[HEADER.size :])
+        runs = [_run(job, first + index, files, *result) for index, result in enumerate(results)]
         if last:
             del self.jobs[job_id], self._packs[job_id]
-            if not runs:
-                runs = [Run(job)]
             runs[-1].last = True
         return runs
 
-    def _runs(
-        self, job: Job | Check, first: int, packet: bytes, files: list[int], shared: bool, start: int
-    ) -> Iterator[Run]:
-        results = list(_RESULT.iter_unpack(packet[_HEADER.size :]))
-        for index, (outcome, walled, cpu_s, _, _, end) in enumerate(results):
-            if outcome > UNTESTED or (outcome == RAN and end - start > job.limits.output_bytes):
-                raise ValueError("a result out of range")
-            owns = not shared or index == len(results) - 1
-            file = files[0 if shared else index]
-            yield Run(job, first + index, outcome, bool(walled), cpu_s, file, start, end, owns)
-            start = end if shared else 0
+
+def _order(number: int, job: Job | Check, start: int, parts: list[bytes]) -> Order:
+    limits, sizes = job.limits, [len(part) for part in parts]
+    return Order(
+        number,
+        job.may_share,
+        start,
+        sizes[0],
+        sizes[1:],
+        limits.cpu_s,
+        limits.wall,
+        limits.total,
+        limits.memory_mb << 20,
+        limits.output_bytes,
+    )
 
 
-@dataclass(eq=False)
-class Run:
-    """How one test run ended, and where its output is."""
-
-    job: Job | Check
-    test: int = -1  # -1: no run, only the end of the job
-    outcome: int = RAN
-    walled: bool = False
-    cpu_s: float = 0.0
-    file: int = -1
-    start: int = 0
-    end: int = 0
-    owns_file: bool = False
-    last: bool = False
-
-    def output(self) -> bytes:
-        """The bytes written; closes the file if it is this run's."""
-        if self.file < 0:
-            return b""
-        parts: list[bytes] = []
-        at = self.start
-        while at < self.end:
-            part = os.pread(self.file, self.end - at, at)
-            if not part:
-                break
-            parts.append(part)
-            at += len(part)
-        self.release()
-        return b"".join(parts)
-
-    def release(self) -> None:
-        if self.owns_file:
-            os.close(self.file)
-            self.owns_file, self.file = False, -1
+def _run(
+    job: Job | Check, test: int, files: list[OutputFile], outcome: int, doubtful: int, file: int, cpu_s: float,
+    start: int, end: int,
+) -> Run:  # fmt: skip
+    sized = 0 <= end - start <= job.limits.output_bytes and 0 <= file < len(files)
+    if outcome not in OUTCOMES or (outcome == RAN and not sized):
+        raise ValueError("a result out of range")
+    return Run(job, test, outcome, bool(doubtful), cpu_s, files[file] if outcome == RAN else None, start, end)

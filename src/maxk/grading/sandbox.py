@@ -24,17 +24,20 @@ import socket
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from maxk.errors import UserError
 from maxk.grading import seccomp
+from maxk.grading.confined.wire import READY
 
 TIERS = ("bubblewrap", "landlock", "seccomp")
 OFF = "off"
 CHOICES = ("auto", *TIERS, OFF)
 START_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 5.0
+
 
 _CONFINED = Path(__file__).with_name("confined")
 _MAIN_STACK_KIB = 512 << 10
@@ -59,7 +62,7 @@ _PRELOAD_WITHOUT_FILES = """
     linecache locale logging mmap multiprocessing pathlib pickle pprint profile pstats reprlib sched secrets
     select selectors shlex shutil signal site socket stat struct subprocess tempfile textwrap timeit token
     tokenize traceback unicodedata unittest uuid warnings weakref zlib zoneinfo collections.abc graphlib
-    contextvars
+    contextvars _strptime doctest
 """.split()
 
 
@@ -93,7 +96,15 @@ class ServerProcess:
             theirs.close()
         # A server that has ended already says why on its standard error, which `wait_ready` reads.
         with contextlib.suppress(BrokenPipeError, ConnectionError):
-            send_memory_file(ours, marshal.dumps(_settings(tier, numpy)))
+            self.send(memory_file([marshal.dumps(_settings(tier, numpy))]))
+
+    def send(self, *files: int) -> None:
+        """Sends memory files, of any size, as one small packet, and closes them."""
+        try:
+            socket.send_fds(self.socket, [b"j"], list(files))
+        finally:
+            for fd in files:
+                os.close(fd)
 
     def wait_ready(self) -> None:
         """Blocks until the server takes jobs; raises StartError with what it said if it does not."""
@@ -103,7 +114,7 @@ class ServerProcess:
         except OSError as error:
             answer = str(error).encode()
         self.socket.settimeout(None)
-        if answer != b"ready":
+        if answer != READY:
             self.close()
             raise StartError(f"a grading process did not start ({self.last_words()})")
 
@@ -125,25 +136,27 @@ class ServerProcess:
         os.close(self._stderr)
 
 
-def send_memory_file(to: socket.socket, data: bytes) -> None:
-    """Sends bytes of any size as one small packet that carries a memory file."""
+def memory_file(parts: Iterable[bytes]) -> int:
+    """A memory file that holds `parts` one after another; whoever gets it closes it."""
     fd = os.memfd_create("job", os.MFD_CLOEXEC)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
+        with open(fd, "wb", closefd=False) as file:
+            file.writelines(parts)
         os.lseek(fd, 0, os.SEEK_SET)
-        socket.send_fds(to, [b"j"], [fd])
-    finally:
+    except BaseException:
         os.close(fd)
+        raise
+    return fd
 
 
 def _command(tier: str, control: int, numpy: bool) -> list[str]:
-    options = ["-s", "-S", "-B", "-X", "utf8", "-W", "ignore"]  # not -I: the hash seed must be heeded
-    server = [_interpreter(), *options, _entry(), str(control)]
+    options = ["-s", "-S", "-B", "-W", "ignore"]  # not -I: the hash seed must be heeded
+    modules = [*_PRELOAD, *(_PRELOAD_WITHOUT_FILES if tier == "seccomp" else []), *(["numpy"] if numpy else [])]
+    paths = [str(numpy_folder())] if numpy else []
+    server = [_interpreter(), *options, _entry(), str(control), ",".join(modules), *paths]
     # The main stack's limit can only be set before exec; a shell does it without forking this (threaded) process. It
     # stays as the server's parent: what it starts dies with it, while a parent *thread* that ends kills nothing.
-    stack = f'ulimit -s {_MAIN_STACK_KIB} 2>/dev/null || ulimit -s "$(ulimit -H -s)"; "$@"'
+    stack = f'ulimit -S -s {_MAIN_STACK_KIB} 2>/dev/null || ulimit -S -s "$(ulimit -H -s)"; "$@"'
     return ["/bin/sh", "-c", stack, "sh", *(_bubblewrap(numpy) if tier == "bubblewrap" else []), *server]
 
 
@@ -171,14 +184,11 @@ def _settings(tier: str, numpy: bool) -> dict[str, Any]:
     confined = tier != OFF
     files = tier != "seccomp"
     return {
-        "files": files,
         "landlock": "required" if tier == "landlock" else "wanted" if tier == "bubblewrap" else "",
         "readable": [*_readable(numpy), "/dev/null", "/dev/urandom"],
         "server_filter": seccomp.server_filter(files) if confined else b"",
         "child_filter": seccomp.child_filter() if confined else b"",
         "pid_placeholder": seccomp.PID_PLACEHOLDER,
-        "preload": [*_PRELOAD, *([] if files else _PRELOAD_WITHOUT_FILES), *(["numpy"] if numpy else [])],
-        "paths": [str(numpy_folder())] if numpy else [],
     }
 
 

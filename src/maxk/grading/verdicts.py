@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from maxk.grading.comparison import NUMBERS
+from maxk.grading.confined import wire
 
 PASSED = "passed"
 WRONG_ANSWER = "wrong_answer"
@@ -30,6 +31,15 @@ STATUSES = (
     UNPARSEABLE,
     HARNESS_ERROR,
 )
+
+FAILURES = {
+    wire.RUNTIME_ERROR: RUNTIME_ERROR,
+    wire.TIME_LIMIT: TIME_LIMIT,
+    wire.MEMORY_LIMIT: MEMORY_LIMIT,
+    wire.OUTPUT_LIMIT: OUTPUT_LIMIT,
+    wire.VIOLATION: VIOLATION,
+}
+"""Statuses of the ways in which a program may fail, by outcome of its run."""
 
 Test = tuple[str, str]
 """One test: (standard input, expected standard output)."""

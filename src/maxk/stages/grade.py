@@ -146,9 +146,9 @@ class _Keys:
     """What a verdict depends on, as a digest: the sample, its problem, limits, mode, tier and grader."""
 
     def __init__(self, problems: Any, grader: Any) -> None:
-        from maxk.grading import POLICY_VERSION
+        from maxk.grading import GRADER_VERSION
 
-        settings = [grader.mode, grader.tier, POLICY_VERSION]
+        settings = [grader.mode, grader.tier, GRADER_VERSION]
         self._tasks = {name: digest_of([task.digest(), settings]) for name, task in problems.tasks.items()}
 
     def of(self, sample: Any, task: Any) -> str:

@@ -1,7 +1,10 @@
-"""Starts a fork server; in each child it forks, runs programs: `python -s -S -B PATH/__main__.py CONTROL_FD`.
+"""Starts a fork server, and runs programs in the children that it forks.
 
-The server is a generator, which only yields in a child: so a program runs at the top of the stack, with the recursion
-depth plain Python would give it.
+    python -s -S -B PATH/__main__.py CONTROL_FD MODULES [PATH …]
+
+MODULES, a comma between them, are imported for the programs, also from each PATH.
+
+The server is a generator, which only yields in a child: so a program runs at the top of the stack.
 """
 
 # ruff: noqa: E402
@@ -16,7 +19,16 @@ for _name in ("maxk", "maxk.grading", "maxk.grading.confined"):
     _package.__path__ = [sys.path[0]]
     sys.modules[_name] = _package
 
+from maxk.grading.confined.preload import preload
+
+_kept = preload(sys.argv[2].split(","), sys.argv[3:])
+
+from maxk.grading.confined.interpreter import depth, hide_depth
 from maxk.grading.confined.server import start
+
+_depths = [depth()]
+exec("_depths.append(depth())")
+hide_depth(_depths[1] - _depths[0])
 
 for _runs in start().serve():
     for _attempt in _runs.attempts():

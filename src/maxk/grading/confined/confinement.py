@@ -30,7 +30,7 @@ _SYS_TIMER = {  # timer_create, timer_settime
     "s390x": (254, 255),
 }
 _CLOCK_PROCESS_CPUTIME = 2
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
 _SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 1, 2
 _RIGHTS_OF_ABI = {
@@ -48,7 +48,7 @@ _libc.syscall.restype = ctypes.c_long
 def fork() -> int:
     """`os.fork` without Python's after-fork hooks, which cost a quarter of a child's start.
 
-    The hooks mend locks held by other threads (there are none here) and reseed `random` (execution.py does, where a
+    The hooks repair locks held by other threads (there are none here) and reseed `random` (execution.py does, where a
     program uses it). PyDLL keeps the GIL, so the child goes on as the only thread.
     """
     pid = int(_python.fork())
@@ -118,6 +118,11 @@ def landlock_restriction(ruleset: int) -> SystemCall:
 
 def no_new_privileges() -> None:
     _call(_SYS_PRCTL[os.uname().machine], _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def not_dumpable() -> None:
+    """Closes /proc/PID of this process and its children to all others of the same user."""
+    _call(_SYS_PRCTL[os.uname().machine], _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def death_with_parent() -> SystemCall:

@@ -1,0 +1,89 @@
+"""Checker programs: each is validated on a test's expected output before it judges other outputs of that test.
+
+A checker that crashes or hangs is broken, or was made to by a program's output, and only the latter is the program's
+fault. One that accepts the expected output is sound; what makes it fail after that is the output.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+
+from maxk.grading.confined.wire import RAN
+from maxk.grading.keys import key_of_validation
+from maxk.grading.pool import Check, Job, Run, Validation
+from maxk.grading.verdicts import CHECKER_LIMITS, FAILURES, HARNESS_ERROR, PASSED, WRONG_ANSWER
+
+ATTEMPTS = 2
+_REMEMBERED = 1 << 12  # validations
+
+
+class Checkers:
+    """Checks on their way.
+
+    waiting: the queue of checker servers. faults: why tests could not be graded, counted. decided: gets each status.
+    """
+
+    def __init__(
+        self, waiting: deque[Job | Check], faults: Counter[str], decided: Callable[[Check, str], None]
+    ) -> None:
+        self._waiting, self._faults, self._decided = waiting, faults, decided
+        self._running: dict[bytes, Validation] = {}
+        self._known: OrderedDict[bytes, str] = OrderedDict()  # what is wrong with a checker, "" where nothing is
+
+    def ask(self, check: Check) -> None:
+        """Has a checker judge, or wait for its validation on this test, or be known as broken."""
+        test = check.job.submission.tests[check.test]
+        key = key_of_validation(check.source, test)
+        if key in self._running:
+            self._running[key].waiting.append(check)
+        elif key not in self._known:
+            expected = test[1].encode(errors="surrogatepass")
+            validation = Validation(check.job, check.test, expected, CHECKER_LIMITS, check.source, key=key)
+            validation.waiting.append(check)
+            self._running[key] = validation
+            self._waiting.appendleft(validation)
+        elif self._known[key]:
+            self._faults[self._known[key]] += 1
+            self._decided(check, HARNESS_ERROR)
+        else:
+            self._waiting.appendleft(check)
+
+    def take(self, check: Check, run: Run) -> None:
+        accepted = run.outcome == RAN and _accepts(run.output())
+        if run.doubtful or run.outcome not in (RAN, *FAILURES):
+            check.attempts += 1
+            if check.attempts < ATTEMPTS:
+                self._waiting.append(check)
+            else:
+                self.give_up(check)
+        elif isinstance(check, Validation):
+            self._validated(check, "" if accepted else FAILURES.get(run.outcome, "it says no"))
+        else:
+            self._decided(check, PASSED if accepted else WRONG_ANSWER)
+
+    def give_up(self, check: Check) -> None:
+        if isinstance(check, Validation):
+            self._validated(check, "it did not end, twice")
+        else:
+            self._faults["a checker did not end, twice"] += 1
+            self._decided(check, HARNESS_ERROR)
+
+    def _validated(self, validation: Validation, fault: str) -> None:
+        expected = validation.job.submission.tests[validation.test][1]
+        message = f"a checker does not accept the expected output {expected[:40]!r}: {fault}"
+        self._known[validation.key] = message if fault else ""
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        del self._running[validation.key]
+        for check in validation.waiting:
+            self.ask(check)
+
+
+def _accepts(answer: bytes) -> bool:
+    """Whether a checker program's output says yes: its last word is a number of at least 1, or True."""
+    words = answer.split()
+    try:
+        return bool(words) and (words[-1] == b"True" or float(words[-1]) >= 1)
+    except ValueError:
+        return False

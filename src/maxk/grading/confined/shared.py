@@ -1,0 +1,142 @@
+"""Runs of programs of the shared language (`maxk/grading/sharing`) one after another in one process.
+
+Each gets fresh globals and streams. Before and after each the process reports; what does not end in order is left to
+processes of its own, and so is everything after it. A run that began and was stopped by the CPU timer timed out; other
+deaths tell nothing about a run.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+
+from maxk.grading.confined import interpreter
+from maxk.grading.confined.execution import (
+    EXIT_MEMORY,
+    Attempt,
+    Confinement,
+    cpu_seconds,
+    exit_status,
+    flushed,
+    limit,
+)
+from maxk.grading.confined.jobs import Job, Result
+from maxk.grading.confined.wire import OUTPUT_LIMIT, RAN, RUNTIME_ERROR, TIME_LIMIT, Order
+
+_RECORD = Struct("=BQQ")  # event, CPU ns of the process so far, bytes of output so far
+_BEGAN, _ENDED, _FAILED = range(3)
+_OUTPUT_BYTES = 8 << 20  # of all runs together, after which the rest is left
+_RECURSION_LIMIT = sys.getrecursionlimit()
+# Library code that runs for the first time may need a few levels more than later: whoever comes so close to the limit
+# meets it, and is left.
+_RECURSION_MARGIN = 100
+_INFINITY = resource.RLIM_INFINITY
+
+
+@dataclass
+class SharedRuns:
+    """All runs of `jobs`, whose limits are equal."""
+
+    jobs: list[Job]
+    address_space: int
+    confinement: Confinement
+    report: int  # file for the records
+
+    def attempts(self) -> Iterator[Attempt]:
+        try:
+            self._prepare()
+        except BaseException:
+            os._exit(1)
+        started = _cpu_s()
+        for job in self.jobs:
+            code, timed_out = job.head()[1], 0.0
+            assert code is not None  # it was compiled to be checked
+            for index in range(len(job.order.input_bytes)):
+                self._ready(job.order, job.input(index))
+                began = self._record(_BEGAN)
+                attempt = Attempt(code, interpreter.fresh_main())
+                yield attempt
+                outcome = _outcome(attempt)
+                self.confinement.timer.disarm()  # freeing what the run leaves is not on its account
+                spent = (self._record(outcome) - began) / 1e9
+                timed_out += spent if spent > job.order.cpu_s else 0.0
+                if timed_out >= job.order.total_cpu_s or os.lseek(1, 0, os.SEEK_END) > _OUTPUT_BYTES:
+                    os._exit(0)
+                attempt.namespace.clear()
+                gc.collect()
+            if _cpu_s() - started >= job.order.cpu_s:
+                break  # slow ones do not keep the others waiting
+        os._exit(0)
+
+    def _prepare(self) -> None:
+        self.confinement.enter()
+        limit(resource.RLIMIT_AS, self.address_space, self.address_space)
+        sys.setrecursionlimit(_RECURSION_LIMIT - _RECURSION_MARGIN)
+        sys.setrecursionlimit = _higher_recursion_limit
+        self.confinement.begin(self.jobs[0].contents, self.report)
+
+    def _ready(self, order: Order, data: bytes) -> None:
+        """Puts the limits of one run on and makes its streams."""
+        limit(resource.RLIMIT_FSIZE, os.lseek(1, 0, os.SEEK_END) + order.output_bytes + 1, _INFINITY)
+        limit(resource.RLIMIT_CPU, int(_cpu_s()) + 1 + cpu_seconds(order.cpu_s), _INFINITY)
+        raw = io.BytesIO(data)
+        sys.stdin = interpreter.text(io.BufferedReader(raw, 4096), "<stdin>")
+        sys.stdout = interpreter.text(open(1, "wb", closefd=False), "<stdout>")  # noqa: SIM115
+        self.confinement.timer.arm(order.cpu_s)
+
+    def _record(self, event: int) -> int:
+        """Reports an event and returns the CPU nanoseconds at which it happened."""
+        now = int(_cpu_s() * 1e9)
+        os.write(self.report, _RECORD.pack(event, now, os.lseek(1, 0, os.SEEK_END)))
+        return now
+
+
+def _cpu_s() -> float:
+    """As `wait4` will tell it; the process clock lags behind where a timer runs on it."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _higher_recursion_limit(limit: int, /) -> None:
+    """Programs that ask for more depth do without, and are left if they need it."""
+    if type(limit) is not int or not _RECURSION_LIMIT <= limit < 1 << 31:
+        os._exit(0)
+
+
+def _outcome(attempt: Attempt) -> int:
+    error, attempt.error = attempt.error, None
+    status = exit_status(error)
+    if isinstance(error, RecursionError) or status == EXIT_MEMORY:
+        os._exit(0)  # what came before can have brought this on
+    return _ENDED if flushed(sys.stdout) and not status else _FAILED
+
+
+def results(report: bytes, order: Order, cpu_s: float, timed_out: bool) -> list[Result]:
+    """What the records of a process say about its runs, in order; the others have to be run again.
+
+    cpu_s: CPU seconds of the process. timed_out: whether the CPU timer ended it.
+    """
+    found: list[Result] = []
+    start = began_ns = 0
+    running = False
+    for event, cpu_ns, end in _RECORD.iter_unpack(report[: len(report) // _RECORD.size * _RECORD.size]):
+        running = event == _BEGAN
+        if running:
+            began_ns = cpu_ns
+            continue
+        spent_s = (cpu_ns - began_ns) / 1e9
+        outcome = RUNTIME_ERROR if event == _FAILED else RAN
+        outcome = OUTPUT_LIMIT if end - start > order.output_bytes else outcome
+        outcome = TIME_LIMIT if spent_s > order.cpu_s else outcome
+        found.append(Result(outcome, spent_s, start, end))
+        start = end
+    spent_s = cpu_s - began_ns / 1e9
+    if running and timed_out and spent_s > order.cpu_s:
+        found.append(Result(TIME_LIMIT, spent_s, start, start))
+    return found
