@@ -12,10 +12,10 @@ import warnings
 from dataclasses import dataclass
 from types import CodeType
 
+from maxk.grading.parsing import DEEPEST, depth
 from maxk.grading.sharing import may_share
 
 _LONGEST = 20_000  # characters
-_DEEPEST = 30  # brackets
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Plan:
 
 def plan(source: str, share: bool) -> Plan:
     """share: whether programs of the shared language may run all tests in one process."""
-    if len(source) > _LONGEST or _depth(source) > _DEEPEST:
+    if len(source) > _LONGEST or depth(source) > DEEPEST:
         return Plan()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -41,15 +41,3 @@ def plan(source: str, share: bool) -> Plan:
         except (RecursionError, MemoryError):
             return Plan()
     return Plan(code, shared=share and may_share(tree))
-
-
-def _depth(source: str) -> int:
-    """The deepest nesting of brackets, those in strings counted too."""
-    depth = deepest = 0
-    for character in source:
-        if character in "([{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in ")]}":
-            depth -= 1
-    return deepest
