@@ -120,6 +120,16 @@ def test_scores_of_all_shards_with_their_provenance(config: Config) -> None:
     assert source.environment == {"sandbox": "landlock", "backend": "transformers"}
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "decides"), [("sandbox", "off", True), ("cpu_s", 9.0, True), ("workers", 7, False)]
+)
+def test_what_can_change_a_verdict_identifies_it(config: Config, key: str, value: object, decides: bool) -> None:
+    other = config.model_copy(update={"verification": config.verification.model_copy(update={key: value})})
+    for stage in ("verify", "train"):
+        changed = other.settings(stage, objective="grpo") != config.settings(stage, objective="grpo")
+        assert changed == decides, stage
+
+
 def test_the_same_inputs_give_the_same_bytes(config: Config) -> None:
     run(config)
     before = files.digest(config.layout.scores(POLICY, DATASET))
@@ -139,6 +149,11 @@ def other_settings(config: Config) -> None:
 
 def other_sandbox(config: Config) -> None:
     write_verdicts(config, 1, environment={"sandbox": "off"})
+
+
+def other_sandbox_setting(config: Config) -> None:
+    settings = config.settings("verify")
+    write_verdicts(config, 1, settings={**settings, "verification": {**settings["verification"], "sandbox": "off"}})
 
 
 def other_problems(config: Config) -> None:
@@ -176,6 +191,7 @@ def no_verdicts(config: Config) -> None:
         (resampled, r"verdicts/base/toy/1.parquet: not the verdicts of results/samples/base/toy/1.parquet as it is"),
         (other_settings, r"toy/0.parquet and .*toy/1.parquet do not belong .*settings.sampling.temperature is 1.0"),
         (other_sandbox, r"toy/0.parquet and .*toy/1.parquet do not belong .*sandbox is 'landlock' in one and 'off'"),
+        (other_sandbox_setting, r"toy/1.parquet do not belong .*verification.sandbox is 'auto' in one and 'off'"),
         (other_problems, r"samples/base/toy/0.parquet: not sampled with results/data/toy/problems.parquet as it is"),
         (other_problems_for_verdicts, r"verdicts/.* and .*samples/.* were made from different problems"),
         (other_policy, r"samples/base/toy/0.parquet: not sampled with results/policies/base/policy.json as it is"),

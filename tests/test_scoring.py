@@ -11,31 +11,22 @@ import pytest
 from maxk import estimators
 from maxk.artifacts import records
 from maxk.errors import UserError
-from maxk.evaluation.scoring import Scorer, repeated_chunks, reward, rewards
+from maxk.evaluation.scoring import Scorer, repeated_chunks, rewards
 
-STATUSES = [
-    ["passed", "passed"],
-    ["passed", "wrong_answer", "time_limit", "passed"],
-    ["unparseable"] * 3,
-    ["passed", "harness_error"],
-    ["runtime_error"],
-    ["passed"],
+REWARDS = [
+    (["passed", "passed"], 1.0),
+    (["passed", "wrong_answer", "time_limit", "passed"], 0.5),
+    (["unparseable"] * 3, 0.0),
+    (["passed", "harness_error"], math.nan),
+    (["runtime_error"], 0.0),
+    (["passed"], 1.0),
 ]
 
 
-def test_reward_is_the_share_of_tests_passed() -> None:
-    assert reward(["passed", "wrong_answer", "memory_limit", "passed"]) == 0.5
-    assert reward(["passed", "passed"], binary=True) == 1.0
-    assert reward(["passed", "wrong_answer"], binary=True) == 0.0
-    assert math.isnan(reward(["passed", "harness_error"]))
-    assert math.isnan(reward(["wrong_answer", "harness_error"], binary=True))
-    with pytest.raises(ValueError, match="without statuses"):
-        reward([])
-
-
 def test_a_column_of_verdicts_gives_the_rewards_of_its_rows() -> None:
-    column = pa.chunked_array([pa.array(STATUSES[:2]), pa.array(STATUSES[2:])])
-    np.testing.assert_array_equal(rewards(column), [reward(one) for one in STATUSES])
+    statuses, expected = zip(*REWARDS, strict=True)
+    column = pa.chunked_array([pa.array(statuses[:2]), pa.array(statuses[2:])])
+    np.testing.assert_array_equal(rewards(column), expected)
 
 
 @pytest.mark.parametrize("empty", [[], None])
@@ -121,7 +112,7 @@ def shifted(rows: list[list[object]]) -> list[list[object]]:
     [
         (drop, "problem p0: got 3 {what}, expected 4 (index 2 is missing)"),
         (lambda rows: rows[4:], "problem p0: got 0 {what}, expected 4 (index 0 is missing)"),
-        (repeat, "problem p0: index 2 stands 2 times among the {what}, expected once"),
+        (repeat, "problem p0: index 2 occurs 2 times among the {what}, expected once"),
         (renamed, "problem p7: the dataset does not hold this problem"),
         (shifted, "problem p1: got index 4 among the {what}, expected 0 … 3"),
     ],

@@ -1,13 +1,14 @@
-"""Verdicts and samples of one policy on one dataset → one row of scores a problem.
+"""Verdicts and samples of one policy on one dataset → one row of scores per problem.
 
-A verdict is a status for every test of a completion. Here, and only here, it becomes a reward:
+A verdict is a status for every test of a completion. Its reward is that of `maxk.grading.Verdict`, computed for whole
+columns here:
 
-    continuous  share of tests passed                  (the paper's reward; max@k is estimated from it)
-    binary      1 where all tests passed, else 0       (c counts these; pass@k is estimated from it)
-    NaN         where any status is `harness_error`    (could not be graded: never 0, never scored)
+    continuous  fraction of tests passed               (the paper's reward; max@k is estimated from it)
+    binary      1 if all tests passed, else 0          (c counts these; pass@k is estimated from them)
+    NaN         if any status is `harness_error`       (could not be graded: never 0, never scored)
 
-Nothing is scored on trust: each problem must have exactly its n samples, numbered 0 … n−1, each once, each
-graded, and no chunk of samples may be a copy of another (`repeated_chunks`). Else: `UserError`.
+Every problem must have exactly its n samples, numbered 0 … n−1, each graded once, and no chunk of samples may repeat
+another (`repeated_chunks`); anything else is a `UserError`.
 """
 
 from __future__ import annotations
@@ -24,28 +25,17 @@ from numpy.typing import NDArray
 
 from maxk import estimators
 from maxk.errors import UserError
+from maxk.grading.verdicts import HARNESS_ERROR, PASSED
 
-PASSED, HARNESS_ERROR = "passed", "harness_error"
-
-# An accident this unlikely is taken for a fault. Low, because every file ever scored is looked at.
+# A coincidence less likely than this is an error. Low, because every file that is ever scored is checked.
 REPEAT_CHANCE = 1e-12
 
 Integers = NDArray[np.int64]
 
 
 # ---------------------------------------------------------------------------------------------------- rewards
-def reward(statuses: Sequence[str], binary: bool = False) -> float:
-    """Reward of one completion from the statuses of its tests."""
-    if not statuses:
-        raise ValueError("a verdict without statuses has no reward")
-    if HARNESS_ERROR in statuses:
-        return math.nan
-    passed = sum(status == PASSED for status in statuses)
-    return float(passed == len(statuses)) if binary else passed / len(statuses)
-
-
 def rewards(statuses: pa.ChunkedArray) -> estimators.Floats:
-    """Continuous rewards of many completions at once: `reward` of every list in an Arrow column."""
+    """Continuous rewards [completions] of a column of statuses; NaN for completions that could not be graded."""
     lists = statuses.combine_chunks()
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     if (counts == 0).any():
@@ -63,7 +53,7 @@ def rewards(statuses: pa.ChunkedArray) -> estimators.Floats:
 # ----------------------------------------------------------------------------------------------------- scores
 @dataclass(frozen=True)
 class Scorer:
-    """Scores one policy on one dataset; `policy` and `dataset` are names for messages."""
+    """Scores one policy on one dataset; `policy` and `dataset` are only used in messages."""
 
     policy: str
     dataset: str
@@ -98,7 +88,7 @@ class Scorer:
         return f"policy {self.policy}, dataset {self.dataset}"
 
     def _order(self, table: pa.Table, what: str) -> Integers:
-        """Rows of the (problem, sample index) pairs, problem by problem; each must stand there once."""
+        """Row numbers of the (problem, sample index) pairs, problem by problem; each pair must occur once."""
         ids = pa.array(self.problem_ids, pa.string())
         problem = pc.fill_null(pc.index_in(table["problem_id"], ids), -1).to_numpy().astype(np.int64)
         index = table["sample_index"].to_numpy().astype(np.int64)
@@ -123,7 +113,7 @@ class Scorer:
     def _miscount(self, counts: Integers, what: str) -> str:
         if (counts > 1).any():
             index = int(np.argmax(counts > 1))
-            return f"index {index} stands {counts[index]} times among the {what}, expected once"
+            return f"index {index} occurs {counts[index]} times among the {what}, expected once"
         return f"got {counts.sum()} {what}, expected {self.n} (index {int(np.argmin(counts))} is missing)"
 
     def _again(self, what: str) -> str:
@@ -146,7 +136,7 @@ class Scorer:
         return graded
 
     def _refuse_repeats(self, completions: pa.ChunkedArray) -> None:
-        size = min(self.chunk, self.n // 2)  # halves, where there are no two whole chunks
+        size = min(self.chunk, self.n // 2)  # halves, if there are no two whole chunks
         if size == 0:
             return
         codes = completions.combine_chunks().dictionary_encode().indices.to_numpy().reshape(-1, self.n)
@@ -161,21 +151,21 @@ class Scorer:
             )
 
     def _entropies(self, column: pa.ChunkedArray) -> list[Any]:
-        """Entropies in the order of the samples; null for a problem where a sample has none."""
+        """Entropies in the order of the samples; null for a problem if any sample has none."""
         values = column.to_numpy().reshape(len(self.problem_ids), self.n)
         return [None if np.isnan(row).any() else row for row in values]
 
 
 # ----------------------------------------------------------------------------------------------- reused seeds
 def repeated_chunks(codes: NDArray[Any]) -> tuple[list[tuple[int, int, int]], float]:
-    """Chunks that equal an earlier chunk of their problem, and how likely so much repetition is by chance.
+    """Chunks that equal an earlier chunk of their problem, and the probability of so much repetition by chance.
 
-    `codes` [problems, chunks, samples] numbers the distinct completions. A seed used twice repeats a chunk in
-    the same order. Two honest chunks may hold the same completions, too, where the policy is nearly
-    deterministic; but then any of the M = m! / Π_y m_y! distinct orders of the m samples was equally likely
-    (m_y: how often completion y occurs), so the chance is at most 1/M, whatever the policy's entropy. M is 1
-    for a chunk of one distinct completion, which therefore never counts. With T pairs of chunks compared, the
-    chance that any set of repeats reaches Π M/T ≥ e^t is at most e^(1−t) (Markov, and a union over the sets).
+    `codes` [problems, chunks, samples] numbers the distinct completions. A seed used twice repeats a chunk in the same
+    order. Independent chunks of a nearly deterministic policy can hold the same completions, but then each of the
+    M = m! / Π_y m_y! distinct orders of the m samples was equally likely (m_y: how often completion y occurs), so the
+    probability is at most 1/M, whatever the policy's entropy. A chunk of one distinct completion has M = 1 and never
+    counts. With T pairs of chunks compared, the probability that any set of repeats reaches Π M/T ≥ e^t is at most
+    e^(1−t) (Markov's inequality and a union over the sets).
 
     Returns (problem, chunk, earlier chunk) of the repeats that count, and this bound.
     """

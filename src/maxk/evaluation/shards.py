@@ -1,8 +1,8 @@
 """The shards of a policy's samples and verdicts on a dataset: read together, or refused.
 
-Shards share settings, problems, policy, backend and sandbox; verdicts name the digest of the samples they
-judge. Whatever does not fit (a shard left over from another setting, verdicts of samples that were made anew
-since) is a `UserError` that names both sides.
+Shards must agree on settings, problems, policy, backend and sandbox, and verdicts on the digest of their samples. A
+mismatch (a shard left from other settings, verdicts of samples that have been regenerated) is a `UserError` that names
+both sides.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from maxk.errors import UserError
 
 @dataclass(frozen=True)
 class Shard:
-    """A file of samples and the file of their verdicts, with what made them."""
+    """A file of samples and the file of their verdicts, with their provenance."""
 
     samples: str
     verdicts: str
@@ -35,7 +35,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All samples and verdicts of a policy on a dataset, and the provenance of what is made from them."""
+    """All samples and verdicts of a policy on a dataset, and the provenance of their scores."""
 
     problem_ids: Sequence[str]
     samples: pa.Table
@@ -44,7 +44,7 @@ class Evaluation:
 
 
 def read(config: Config, policy: str, dataset: str) -> Evaluation:
-    """Raises UserError where shards, verdicts, policy and problems do not belong together."""
+    """Raises UserError unless shards, verdicts, policy and problems belong together."""
     lineage = files.read_policy(config.layout.policy(policy)).lineage
     _require_current(config, policy, lineage)
     shards = [_shard(config, policy, dataset, index) for index in range(config.sampling.shards)]
@@ -71,7 +71,7 @@ def read(config: Config, policy: str, dataset: str) -> Evaluation:
 
 
 def _require_current(config: Config, policy: str, lineage: Mapping[str, Any]) -> None:
-    """A policy must be what the configuration, the base policy and the training data say now."""
+    """A policy must have been made with the present configuration, base policy and training data."""
     if policy == BASE:
         stage, again, of = "base", "maxk base", {}
     else:
@@ -106,7 +106,7 @@ def _shard(config: Config, policy: str, dataset: str, index: int) -> Shard:
 
 
 def _shared(source: Provenance) -> dict[str, Any]:
-    """What shards of one policy and dataset have in common: all but the samples a verdict is of."""
+    """What all shards of a policy and dataset share: everything but the digest of a shard's samples."""
     environment = {key: source.environment.get(key) for key in ("sandbox", "backend")}
     inputs = {key: value for key, value in source.inputs.items() if key != "samples"}
     return {"settings": source.settings, "inputs": inputs, "environment": environment}

@@ -1,7 +1,7 @@
 """`maxk report`: everything that was made, in one HTML file that opens without a network.
 
-Snakemake writes it (`snakemake --report`) from the outputs that the rules mark for it; `workflow/report/` holds their
-captions. Experiments are shown where they were made, and none is made for the report.
+Snakemake writes it (`snakemake --report`) from the outputs that the rules mark for it. It shows the experiments that
+have been made, and makes none.
 
     maxk report --config results/config.json      # results/report.html
 """
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def experiments(config: Config) -> list[str]:
-    """Tables of the experiments that were made."""
+    """Tables of the experiments that have been made."""
     paths = [config.layout.experiment(name, "csv") for name in config.experiments]
     return [path for path in paths if Path(path).exists()]
 

@@ -2,7 +2,7 @@
 
     maxk score base --config results/config.json
 
-Reads all shards, refuses what does not belong together (`maxk.evaluation.shards`) and writes one row a problem
+Reads all shards, refuses those that do not belong together (`maxk.evaluation.shards`) and writes one row per problem
 (`maxk.evaluation.scoring`).
 """
 
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _score(config: Config, policy: str, dataset: str, run: tracking.Run) -> dict[str, list[float]]:
-    """Writes the scores of one dataset; returns its means of max@k and pass@k, a number for each k."""
+    """Writes the scores of one dataset; returns its means of max@k and pass@k, one number per k."""
     import numpy as np
 
     from maxk.evaluation import shards
@@ -60,7 +60,7 @@ def _score(config: Config, policy: str, dataset: str, run: tracking.Run) -> dict
 def _track(config: Config, curves: Mapping[str, Mapping[str, Sequence[float]]], run: tracking.Run) -> None:
     """Logs the curves of every dataset and of their mean; the step is k, so that the tracker draws them.
 
-    `max_at_1` and `max_at_{headline_k}` are those of the mean once more, to sort runs by: rounded as in the tables.
+    `max_at_1` and `max_at_{headline_k}` repeat two points of the mean, rounded as in the tables, to sort runs by.
     """
     means = {
         metric: [fmean(values) for values in zip(*(curve[metric] for curve in curves.values()), strict=True)]

@@ -1,7 +1,9 @@
-"""maxk verify POLICY --shard I: the grader runs the programs of a shard's samples against their problems' tests.
+"""`maxk verify POLICY --shard I`: the grader runs the programs of a shard's samples on their problems' tests.
 
-Identical programs of a problem run once, also over policies (the verdict cache). What no program could be extracted
-from is `unparseable` in every test; nothing gets a verdict without execution.
+Identical programs of a problem run once, across policies too (the verdict cache). A completion without an extractable
+program is `unparseable` on every test; every program is executed.
+
+    maxk verify base --shard 0 --config results/config.json
 """
 
 from __future__ import annotations
@@ -37,22 +39,22 @@ def run(args: argparse.Namespace) -> None:
             grader.canary()
             run.tag("maxk.sandbox", grader.tier)
             for dataset in config.evaluated:
-                share = _verify(config, args.policy, dataset, args.shard, grader)
-                run.metrics({f"{dataset}/{status}": value for status, value in share.items()})
+                fractions = _verify(config, args.policy, dataset, args.shard, grader)
+                run.metrics({f"{dataset}/{status}": value for status, value in fractions.items()})
             for complaint in grader.stats.complaints():
                 print(complaint, file=sys.stderr)
 
 
 def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) -> dict[str, float]:
-    """Writes the verdicts of one dataset; returns the share of tests with each status."""
+    """Writes the verdicts of one dataset; returns the fraction of tests with each status."""
     from maxk.evaluation import problem_grader
     from maxk.grading import extract_program
 
     layout = config.layout
     source = layout.samples(policy, dataset, shard)
     samples = files.read_table(source, records.SAMPLE)
-    share = files.read_problems(layout.problems(dataset), "test", share_of(config, shard))
-    problems = {problem.problem_id: problem for problem in share}
+    tasks = files.read_problems(layout.problems(dataset), "test", share_of(config, shard))
+    problems = {problem.problem_id: problem for problem in tasks}
     problem_ids = samples.column("problem_id").to_pylist()
     extractions = [extract_program(text) for text in samples.column("completion").to_pylist()]
     limits = problem_grader.limits(config)
