@@ -1,4 +1,4 @@
-"""The likely mistakes of users: for each the exact command, its exit status and one line that names the thing and the fix.
+"""The likely mistakes of users: each with the exact command, its exit status and one line with the fix.
 
 `maxk` and `make` exit with 2, Snakemake with its own 1. What runs in this process gives exit status 2; the schema's
 faults stand in test_config.py, those of a machine that fails half-way in tests/faults.
