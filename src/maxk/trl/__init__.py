@@ -23,6 +23,7 @@ No parent code is copied; a few small overrides do the work.
 6. `_prepare_inputs` groups sequences of similar length into micro-batches and drops common padding; TRL pads every
    micro-batch to the longest sequence of the generation batch.
 7. vLLM returns no log-probabilities where nothing uses them: converting them takes TRL up to 40 % of generation time.
+   A colocated engine gets one request of n completions per prompt, where TRL sends n requests of one.
 """
 
 from __future__ import annotations

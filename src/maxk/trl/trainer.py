@@ -54,6 +54,8 @@ class MaxkTrainer(GRPOTrainer):
         self._in_pass_ratios = self._can_hold_groups()
         if self.use_vllm and not self._uses_sampler_logps():
             _return_no_logprobs(self.vllm_generation)
+        if self.use_vllm and self.vllm_mode == "colocate" and self.args.vllm_tensor_parallel_size == 1:
+            _request_groups(self.vllm_generation)
 
     def _can_hold_groups(self) -> bool:
         """Whether micro-batches can be made of all the groups that the objective needs together."""
@@ -236,6 +238,21 @@ def _return_no_logprobs(generation: Any) -> None:
 
     generation.logprobs = None
     generation.generate = without_logprobs
+
+
+def _request_groups(generation: Any) -> None:
+    """Makes TRL's colocated vLLM generation send one request of n completions per prompt, not n requests of one."""
+    generate = generation.generate
+
+    def by_group(prompts: list[list[int]], *args: Any, num_generations: int, **kwargs: Any) -> Any:
+        whole = all(prompt == prompts[i - i % num_generations] for i, prompt in enumerate(prompts))
+        if args or kwargs.get("images") is not None or not whole or len(prompts) % num_generations:
+            generation.generation_kwargs["n"] = 1
+            return generate(prompts, *args, num_generations=num_generations, **kwargs)
+        generation.generation_kwargs["n"] = num_generations
+        return generate(prompts[::num_generations], num_generations=num_generations, **kwargs)
+
+    generation.generate = by_group
 
 
 def _powers_of_two(limit: int) -> list[int]:
