@@ -38,7 +38,7 @@ _DEFAULT_KS = "1,8,32,128"
 _SAMPLE_FORMS = ("maxk", "evalplus", "livecodebench", "lm-eval", "apps")
 _PROBLEM_FORMS = ("maxk", "humaneval", "mbpp", "livecodebench", "apps")
 _RESULT_FORMS = ("humaneval", "evalplus", "livecodebench", "lm-eval")
-_LINE = ("sample", "problem_id", "key", "judged", "reward", "statuses")
+_LINE = {"sample", "problem_id", "key", "judged", "reward", "statuses"}
 
 
 def register_parser(subparsers: Any) -> None:
@@ -125,8 +125,9 @@ def _grade(args: argparse.Namespace, problems: Any, output: Path, total: int) ->
         print(f"sandbox: {grader.tier}", file=sys.stderr)
         grader.canary()
         keys = _Keys(problems, grader)
-        _refuse_others(output, _samples(args, problems), keys)
-        for line in _in_order(grader, islice(_samples(args, problems), done, None), done, keys):
+        samples = _samples(args, problems)
+        _refuse_others(output, samples, keys)  # takes the samples that have verdicts
+        for line in _in_order(grader, samples, done, keys):
             file.write(json.dumps(line) + "\n")
             file.flush()
             bar.advance(status=grader.stats.summary())
@@ -156,7 +157,7 @@ class _Keys:
         return hashlib.sha256(f"{self._tasks[task.problem_id]} {sample.kind} ".encode() + text).hexdigest()[:16]
 
 
-def _refuse_others(output: Path, samples: Iterable[tuple[Any, Any]], keys: _Keys) -> None:
+def _refuse_others(output: Path, samples: Iterator[tuple[Any, Any]], keys: _Keys) -> None:
     """Verdicts already there must be those of these samples, problems and settings."""
     for verdict, (sample, task) in zip(_verdicts(output), samples, strict=False):
         if verdict["key"] != keys.of(sample, task):
@@ -215,8 +216,9 @@ def _verdicts(path: Path) -> Iterator[dict[str, Any]]:
     from maxk.evaluation.json_rows import rows
 
     for row in rows(path) if path.exists() else ():
-        if missing := [key for key in _LINE if key not in row.value]:
-            raise UserError(f"{row.where}: not a verdict, it lacks {', '.join(missing)}; name another --output")
+        if not row.value.keys() >= _LINE:
+            lacking = ", ".join(sorted(_LINE - row.value.keys()))
+            raise UserError(f"{row.where}: not a verdict, it lacks {lacking}; name another --output")
         yield row.value
 
 
