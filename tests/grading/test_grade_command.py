@@ -407,3 +407,17 @@ def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
         peaks.append(int(done.stderr.split()[-1]) / 1024)
     assert peaks[1] - peaks[0] < 15  # MiB, of 30 more MB of samples
+
+
+def test_output_never_touches_another_file(files: tuple[Path, Path], tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("no line end")
+    for output in (files[1], notes):
+        before = output.read_bytes()
+        with pytest.raises(UserError, match="is there and holds no verdicts"):
+            run(*files, "--output", output)
+        assert output.read_bytes() == before
+    with pytest.raises(UserError, match=r"--output: .* cannot be written"):
+        run(*files, "--output", tmp_path / "missing" / "v.jsonl")
+    with pytest.raises(UserError, match="is not a file"):
+        run(*files, "--output", tmp_path)

@@ -191,5 +191,5 @@ def number(row: Row, key: str, default: float, most: float) -> float:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most or math.isnan(value):
-        raise UserError(f"{row.where}: {key} must be a number above 0 and at most {most:g}, got {shown(value)}")
+        raise UserError(f"{row.where}: {key} must be a number above 0 and at most {most:.0f}, got {shown(value)}")
     return value

@@ -38,6 +38,7 @@ _DEFAULT_KS = "1,8,32,128"
 _SAMPLE_FORMS = ("maxk", "evalplus", "livecodebench", "lm-eval", "apps")
 _PROBLEM_FORMS = ("maxk", "humaneval", "mbpp", "livecodebench", "apps")
 _RESULT_FORMS = ("humaneval", "evalplus", "livecodebench", "lm-eval")
+_BEGINNING = b'{"sample": '
 _LINE = {"sample", "problem_id", "key", "judged", "reward", "statuses"}
 
 
@@ -66,12 +67,12 @@ def register_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from maxk.evaluation.problem_files import read_problems
-    from maxk.evaluation.result_files import path_of, write_results
+    from maxk.evaluation.result_files import beside, path_of, write_results
     from maxk.grading import Limits
 
     problems = read_problems(args.problems, Limits(cpu_s=args.cpu_s, memory_mb=args.memory_mb), args.problem_format)
     _report_left_out(problems)
-    output = args.output or args.samples.with_name(_stem(args.samples) + ".verdicts.jsonl")
+    output = args.output or beside(args.samples, ".verdicts.jsonl")
     sizes = _sizes(args, problems)
     if args.k and max(args.k) > (fewest := min(sizes.values())):
         few = min(sizes, key=sizes.__getitem__)
@@ -84,11 +85,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"results: {path}", file=sys.stderr)
     print(json.dumps(summary, indent=2))
     return 0
-
-
-def _stem(path: Path) -> str:
-    name = path.name.removesuffix(".gz")
-    return name.rpartition(".")[0] or name
 
 
 def _report_left_out(problems: Any) -> None:
@@ -205,6 +201,9 @@ def _finished(path: Path) -> int:
         raise UserError(f"--output: {path} is not a file")
     count = whole = 0
     with path.open("r+b") as file:
+        if not _BEGINNING.startswith(file.read(len(_BEGINNING))):  # some other file, which must not be cut
+            raise UserError(f"--output: {path} is there and holds no verdicts; name another file")
+        file.seek(0)
         for line in file:
             if line.endswith(b"\n"):
                 count, whole = count + 1, whole + len(line)
