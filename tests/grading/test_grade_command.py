@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from maxk.errors import UserError
+from maxk.evaluation import json_rows
 from maxk.stages import grade
 
 PROBLEMS = [
@@ -359,3 +362,62 @@ def test_a_forced_form_names_the_keys_expected_and_found(files: tuple[Path, Path
         run(*files, "--format", "evalplus")
     with pytest.raises(UserError, match=r"problems.jsonl:1: .* got the keys problem_id, tests; expected .*test_list"):
         run(*files, "--problem-format", "mbpp")
+
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def test_all_reference_solutions_of_humaneval_pass_and_none_that_returns_nothing(tmp_path: Path) -> None:
+    problems = DATA / "humaneval" / "HumanEval.jsonl.gz"
+    rows = [row.value for row in json_rows.rows(problems)]
+    samples = write(tmp_path / "s.jsonl", [
+        {"task_id": row["task_id"], "completion": body}
+        for row in rows
+        for body in (row["canonical_solution"], "    return None\n")
+    ])  # fmt: skip
+    run(problems, samples)
+    found = [row["reward"] for row in verdicts(samples)]
+    assert found == [1.0, 0.0] * 164
+
+
+def test_reference_solutions_of_mbpp_pass(tmp_path: Path) -> None:
+    """A sample, with those that need setup code (367, 927) and those of the classes (601)."""
+    problems = DATA / "mbpp" / "mbpp.jsonl.gz"
+    chosen = {*range(1, 974, 20), 367, 927, 601}
+    rows = [row.value for row in json_rows.rows(problems) if row.value["task_id"] in chosen]
+    few = write(tmp_path / "p.jsonl", rows)
+    samples = write(tmp_path / "s.jsonl", [{"task_id": row["task_id"], "solution": row["code"]} for row in rows])
+    run(few, samples)
+    assert {row["problem_id"]: row["statuses"] for row in verdicts(samples)} == {
+        str(row["task_id"]): ["passed"] * len(row["test_list"]) for row in rows
+    }
+
+
+def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
+    """Measured in a process of its own, where all samples are alike, so that the grader runs one."""
+    problems = write(tmp_path / "p.jsonl", PROBLEMS[:1])
+    code = (
+        "import sys; from maxk import cli; cli.main(sys.argv[1:]);"
+        "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0], file=sys.stderr)"
+    )
+    peaks = []
+    for count in (500, 10_000):
+        samples = write(tmp_path / f"{count}.jsonl", [{"problem_id": "double", "program": "#" * 3000}] * count)
+        arguments = ["grade", str(problems), str(samples), "--workers", "1"]
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+        peaks.append(int(done.stderr.split()[-1]) / 1024)
+    assert peaks[1] - peaks[0] < 15  # MiB, of 30 more MB of samples
+
+
+def test_output_never_touches_another_file(files: tuple[Path, Path], tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("no line end")
+    for output in (files[1], notes):
+        before = output.read_bytes()
+        with pytest.raises(UserError, match="is there and holds no verdicts"):
+            run(*files, "--output", output)
+        assert output.read_bytes() == before
+    with pytest.raises(UserError, match=r"--output: .* cannot be written"):
+        run(*files, "--output", tmp_path / "missing" / "v.jsonl")
+    with pytest.raises(UserError, match="is not a file"):
+        run(*files, "--output", tmp_path)

@@ -60,9 +60,10 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 
 def _lines(file: IO[str], path: Path) -> Iterator[Row]:
+    name = str(path)
     for number, line in enumerate(file, 1):
-        if not line.isspace():
-            yield _row(f"{path}:{number}", line)
+        if text := line.strip():
+            yield _row(f"{name}:{number}", text)
 
 
 def _row(where: str, text: str) -> Row:
@@ -80,10 +81,14 @@ def _object(where: str, value: Any) -> dict[str, Any]:
 
 def parsed(text: str) -> Any:
     """`text` as JSON; an integer with more digits than Python reads becomes text. Raises ValueError."""
+    text = text.strip()
     try:
-        return _DECODER.decode(text)
+        value, end = _DECODER.raw_decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if end < len(text):
+        raise json.JSONDecodeError("Extra data", text, end)
+    return value
 
 
 def _integer(digits: str) -> int | str:
@@ -149,8 +154,10 @@ def text(row: Row, key: str) -> str:
 
 
 def encodable(value: str, where: str) -> str:
+    """The value. Raises UserError where it holds half of a surrogate pair, as JSON's escapes can write one."""
     try:
-        value.encode()
+        if not value.isascii():
+            value.encode()
     except UnicodeEncodeError as error:
         raise UserError(f"{where} has half of a surrogate pair at character {error.start}, which is no text") from None
     return value
@@ -158,7 +165,7 @@ def encodable(value: str, where: str) -> str:
 
 def identifier(row: Row, *keys: str) -> str:
     """The first of `keys` that a row has, as text. Raises UserError where it is neither text nor a whole number."""
-    key = next((key for key in keys if key in row.value), keys[0])
+    key = keys[0] if len(keys) == 1 else next((key for key in keys if key in row.value), keys[0])
     value = row.value.get(key)
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise UserError(f"{row.where}: {key} must be text or a whole number, got {shown(value)}")
@@ -184,5 +191,5 @@ def number(row: Row, key: str, default: float, most: float) -> float:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most or math.isnan(value):
-        raise UserError(f"{row.where}: {key} must be a number above 0 and at most {most:g}, got {shown(value)}")
+        raise UserError(f"{row.where}: {key} must be a number above 0 and at most {most:.0f}, got {shown(value)}")
     return value

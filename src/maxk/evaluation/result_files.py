@@ -44,8 +44,13 @@ GradedRows = Iterator[tuple[Row, list[Graded]]]
 
 def path_of(samples: Path, form: str) -> Path:
     """Where results in a form go: beside the samples, under a name that no other tool uses."""
-    suffix = ".json" if form in ("evalplus", "livecodebench") else ".jsonl"
-    return samples.with_name(f"{samples.name.removesuffix('.gz').rpartition('.')[0]}.maxk-{form}{suffix}")
+    return beside(samples, f".maxk-{form}{'.json' if form in ('evalplus', 'livecodebench') else '.jsonl'}")
+
+
+def beside(samples: Path, suffix: str) -> Path:
+    """`samples.jsonl.gz` with another suffix."""
+    name = samples.name.removesuffix(".gz")
+    return samples.with_name((name.rpartition(".")[0] or name) + suffix)
 
 
 def write_results(path: Path, form: str, graded: GradedRows) -> None:

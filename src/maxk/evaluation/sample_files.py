@@ -54,13 +54,14 @@ def read_samples(path: Path, form: str | None = None) -> Iterator[Sample]:
 def read_rows(path: Path, form: str | None = None) -> Iterator[tuple[Row, list[Sample]]]:
     """The rows of a file, each with its samples."""
     chosen: Form | None = FORMS[form] if form else None
-    filtered: set[Any] = set()
+    filtered: set[str] = set()
     for row in rows(path):
         chosen = chosen or detect(row, FORMS.values(), "samples")
         if not chosen.matches(row):
             detect(row, [chosen], "samples")  # raises, naming the keys
-        filtered.add(str(row.value.get("filter")))
-        if chosen.name == "lm-eval" and len(filtered) > 1:
+        if "filter" in row.value:
+            filtered.add(str(row.value["filter"]))
+        if len(filtered) > 1 and chosen.name == "lm-eval":
             raise UserError(f"{row.where}: several values of filter ({', '.join(sorted(filtered))}); keep rows of one")
         yield row, list(chosen.read(row))
 

@@ -38,7 +38,8 @@ _DEFAULT_KS = "1,8,32,128"
 _SAMPLE_FORMS = ("maxk", "evalplus", "livecodebench", "lm-eval", "apps")
 _PROBLEM_FORMS = ("maxk", "humaneval", "mbpp", "livecodebench", "apps")
 _RESULT_FORMS = ("humaneval", "evalplus", "livecodebench", "lm-eval")
-_LINE = ("sample", "problem_id", "key", "judged", "reward", "statuses")
+_BEGINNING = b'{"sample": '
+_LINE = {"sample", "problem_id", "key", "judged", "reward", "statuses"}
 
 
 def register_parser(subparsers: Any) -> None:
@@ -66,12 +67,12 @@ def register_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from maxk.evaluation.problem_files import read_problems
-    from maxk.evaluation.result_files import path_of, write_results
+    from maxk.evaluation.result_files import beside, path_of, write_results
     from maxk.grading import Limits
 
     problems = read_problems(args.problems, Limits(cpu_s=args.cpu_s, memory_mb=args.memory_mb), args.problem_format)
     _report_left_out(problems)
-    output = args.output or args.samples.with_name(_stem(args.samples) + ".verdicts.jsonl")
+    output = args.output or beside(args.samples, ".verdicts.jsonl")
     sizes = _sizes(args, problems)
     if args.k and max(args.k) > (fewest := min(sizes.values())):
         few = min(sizes, key=sizes.__getitem__)
@@ -84,11 +85,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"results: {path}", file=sys.stderr)
     print(json.dumps(summary, indent=2))
     return 0
-
-
-def _stem(path: Path) -> str:
-    name = path.name.removesuffix(".gz")
-    return name.rpartition(".")[0] or name
 
 
 def _report_left_out(problems: Any) -> None:
@@ -125,8 +121,9 @@ def _grade(args: argparse.Namespace, problems: Any, output: Path, total: int) ->
         print(f"sandbox: {grader.tier}", file=sys.stderr)
         grader.canary()
         keys = _Keys(problems, grader)
-        _refuse_others(output, _samples(args, problems), keys)
-        for line in _in_order(grader, islice(_samples(args, problems), done, None), done, keys):
+        samples = _samples(args, problems)
+        _refuse_others(output, samples, keys)  # takes the samples that have verdicts
+        for line in _in_order(grader, samples, done, keys):
             file.write(json.dumps(line) + "\n")
             file.flush()
             bar.advance(status=grader.stats.summary())
@@ -156,7 +153,7 @@ class _Keys:
         return hashlib.sha256(f"{self._tasks[task.problem_id]} {sample.kind} ".encode() + text).hexdigest()[:16]
 
 
-def _refuse_others(output: Path, samples: Iterable[tuple[Any, Any]], keys: _Keys) -> None:
+def _refuse_others(output: Path, samples: Iterator[tuple[Any, Any]], keys: _Keys) -> None:
     """Verdicts already there must be those of these samples, problems and settings."""
     for verdict, (sample, task) in zip(_verdicts(output), samples, strict=False):
         if verdict["key"] != keys.of(sample, task):
@@ -204,6 +201,9 @@ def _finished(path: Path) -> int:
         raise UserError(f"--output: {path} is not a file")
     count = whole = 0
     with path.open("r+b") as file:
+        if not _BEGINNING.startswith(file.read(len(_BEGINNING))):  # some other file, which must not be cut
+            raise UserError(f"--output: {path} is there and holds no verdicts; name another file")
+        file.seek(0)
         for line in file:
             if line.endswith(b"\n"):
                 count, whole = count + 1, whole + len(line)
@@ -215,8 +215,9 @@ def _verdicts(path: Path) -> Iterator[dict[str, Any]]:
     from maxk.evaluation.json_rows import rows
 
     for row in rows(path) if path.exists() else ():
-        if missing := [key for key in _LINE if key not in row.value]:
-            raise UserError(f"{row.where}: not a verdict, it lacks {', '.join(missing)}; name another --output")
+        if not row.value.keys() >= _LINE:
+            lacking = ", ".join(sorted(_LINE - row.value.keys()))
+            raise UserError(f"{row.where}: not a verdict, it lacks {lacking}; name another --output")
         yield row.value
 
 
