@@ -220,6 +220,7 @@ def dry_runs() -> list[Command]:
     return list({c.words: c for c in found}.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", dry_runs(), ids=lambda command: shlex.join(command.words)[:80])
 def test_snakemake_knows_what_to_do(command: Command, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "config", tmp_path / "config")
@@ -301,6 +302,7 @@ def test_python_in_shell_blocks_compiles(block: Block) -> None:
 
 
 # ---- the how-tos
+@pytest.mark.slow
 @pytest.mark.parametrize("page", FOLLOWED)
 def test_how_tos_can_be_followed(page: str, tmp_path: Path) -> None:
     for part in ("src", "config", "workflow", "tests", "Snakefile", "pyproject.toml", "environment.yml"):

@@ -1,15 +1,13 @@
 """`UserError`, and the operating system's errors (disk full, out of memory, …) that are reported in the same way.
 
 The command line prints a `UserError` as one line and exits with status 2. A full disk or too little memory can show up
-anywhere, in any library: `resource_error` recognises them by what they raise, `write_error` by trying to write. Any
-other exception is a bug of ours and keeps its traceback.
+anywhere, in any library: `resource_error` recognises them by what they raise. Any other exception is a bug of ours and
+keeps its traceback.
 """
 
 from __future__ import annotations
 
 import errno
-import os
-from pathlib import Path
 
 _AGAIN = "and run again: finished work is kept"
 _DISK = f"the disk is full; free some space {_AGAIN}"
@@ -33,8 +31,10 @@ _BY_ERRNO = {
 _BY_TEXT = {
     "No space left on device": _DISK,
     "database or disk is full": _DISK,
+    "disk I/O error": _DISK,  # SQLite, of the files beside its database
     "PytorchStreamWriter failed writing": _DISK,
     "Read-only file system": _READ_ONLY,
+    "readonly database": _READ_ONLY,
     "out of memory": _MEMORY,
     "can't allocate memory": _MEMORY,
 }
@@ -63,24 +63,4 @@ def resource_error(error: BaseException) -> str | None:
             if text in str(seen):
                 return fix
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
-    return None
-
-
-_TRIAL_BYTES = 2**16  # as large as SQLite's first files
-
-
-def write_error(folder: str | Path) -> str | None:
-    """One line that says why an existing folder cannot be written and what to do; None if it can be.
-
-    Writes a trial file, because SQLite reports only "disk I/O error" and Snakemake only the names of files.
-    """
-    trial = Path(folder, f".trial-{os.getpid()}")
-    try:
-        try:
-            with trial.open("wb") as handle:
-                handle.write(bytes(_TRIAL_BYTES))
-        finally:
-            trial.unlink(missing_ok=True)
-    except OSError as error:
-        return resource_error(OSError(error.errno, error.strerror, str(folder)))
     return None

