@@ -1,15 +1,13 @@
-"""One training step against stock GRPOTrainer: same model, data, seed, batch and iterations, runs interleaved.
+"""A training step against stock GRPOTrainer: same model, data, seed, batch and iterations, interleaved runs.
 
     python benchmarks/trainer.py                      # the pocket base model on this machine
     python benchmarks/trainer.py --config config/mini.yaml --model PATH --batches 1 --repeats 6 --full-length
-    python benchmarks/trainer.py --config config/mini.yaml --model PATH --batches 3 --split
 
-Prints the median ratio of CPU-seconds (of the GPU's wall-clock seconds where there is one) a step, for on-policy
-objectives at one PPO iteration and off-policy ones at three. The reward is a cheap function of the text, so that what
-is measured is the trainer. With `--full-length` every completion is `max_tokens` long, so that both trainers do the
-same work whatever they sample, and ours gains nothing by leaving out padding of completions (it still does of prompts).
-`--split` says where our own step's time goes, with the real reward (programs run in the sandbox), and the GPU's peak
-memory.
+Prints the median ratio of CPU-seconds per generation batch (of the clock's seconds where there is a GPU), for on-policy
+objectives at one PPO iteration and off-policy ones at three. The reward is a cheap function of the text, so the trainer
+is what is measured. With `--full-length` every completion has `max_tokens` tokens: both trainers then do the same work
+whatever they sample, and ours gains nothing from dropping padding of completions (it still does from that of prompts).
+benchmarks/gpu_batch.py says where the time of a batch goes.
 """
 
 from __future__ import annotations
@@ -35,12 +33,8 @@ from maxk.artifacts import environment, models
 from maxk.artifacts.records import Problem
 from maxk.config import Config
 from maxk.data import prompts
-from maxk.evaluation import problem_grader
-from maxk.grading import Grader
-from maxk.objectives import Objective, make
 from maxk.training.arguments import arguments
 from maxk.training.pretrain import pretrain
-from maxk.training.reward import PassRateReward
 from maxk.trl import MaxkTrainer
 
 ROOT = Path(__file__).parent.parent
@@ -55,17 +49,16 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=8, help="generation batches a run")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--full-length", action="store_true", help="completions end at max_tokens only")
-    parser.add_argument("--split", action="store_true", help="where the time of our step goes, instead of the ratio")
     args = parser.parse_args()
     cases = [case for case in CASES if args.objectives is None or case[0] in args.objectives]
     with experiment(args.config, args.model) as (config, model):
         for name, iterations in cases:
-            (split if args.split else ratio)(config, model, name, iterations, args)
+            ratio(config, model, name, iterations, args)
 
 
 @contextmanager
 def experiment(overlay: str | None, model: str | None) -> Iterator[tuple[Config, str]]:
-    """The default experiment, with another laid over it, and the model to train: by default pretrained now."""
+    """The default experiment with an overlay, and the model to train, by default pretrained now."""
     torch.set_num_threads(1)
     environment.quiet_libraries()
     content = configuration.read_yaml(ROOT / "config" / "config.yaml")
@@ -113,9 +106,9 @@ def make_trainer(
     batches: int,
     reward: list[Any],
     full_length: bool = False,
-    **extra: Any,
+    kind: type[GRPOTrainer] | None = None,
 ) -> GRPOTrainer:
-    """Our trainer with an objective, or the stock one, for so many generation batches."""
+    """Our trainer with an objective, or the stock one (None), for `batches` generation batches."""
     training = config.training.model_copy(update={"iterations": iterations})
     tokenizer = models.tokenizer(model, None, padding_side="left")
     count = batches * training.prompts_per_step
@@ -134,16 +127,16 @@ def make_trainer(
     if full_length:
         common["args"].generation_kwargs = {"min_new_tokens": training.max_tokens}
     if objective is None:
-        trainer = GRPOTrainer(**common)
+        trainer = (kind or GRPOTrainer)(**common)
     else:
-        kind: type[MaxkTrainer] = extra.pop("kind", MaxkTrainer)
-        trainer = kind(**common, objective=make({"type": objective, **({} if objective == "grpo" else {"k": 4})}))
+        k = training.num_generations // 2
+        trainer = (kind or MaxkTrainer)(**common, objective={"type": objective, "k": k})
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
 def problems(config: Config) -> list[Problem]:
-    """Training problems of the experiment's first dataset; their own solutions are not tried."""
+    """Training problems of the experiment's first dataset; reference solutions are not run."""
     name = config.training.datasets[0]
     dataset = config.datasets[name]
     if hasattr(dataset, "check_solutions"):
@@ -151,11 +144,12 @@ def problems(config: Config) -> list[Problem]:
     return [problem for problem in data.load(name, dataset)[0] if problem.split == "train"]
 
 
-# ------------------------------------------------------------------------------------------- where the time goes
 SECONDS: Counter[str] = Counter()
 
 
 def timed(part: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the seconds of calls to SECONDS[part]."""
+
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         started = now()
         try:
@@ -164,48 +158,6 @@ def timed(part: str, call: Callable[..., Any]) -> Callable[..., Any]:
             SECONDS[part] += now() - started
 
     return wrapper
-
-
-class TimedTrainer(MaxkTrainer):
-    """Adds up the seconds of a step's parts in SECONDS."""
-
-    _generate = timed("generation", MaxkTrainer._generate)
-    _calculate_rewards = timed("reward", MaxkTrainer._calculate_rewards)
-    _prepare_inputs = timed("inputs", MaxkTrainer._prepare_inputs)
-    training_step = timed("step", MaxkTrainer.training_step)
-
-    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        call = super()._get_per_token_logps_and_entropies
-        return call(*args, **kwargs) if torch.is_grad_enabled() else timed("scoring", call)(*args, **kwargs)
-
-
-class TimedObjective(Objective):
-    __call__ = timed("objective", Objective.__call__)
-
-
-def split(config: Config, model: str, name: str, iterations: int, args: argparse.Namespace) -> None:
-    """Prints the parts of a generation batch: its generation, reward, and all optimiser steps on it."""
-    with Grader(problem_grader.limits(config), config.verification.workers, config.verification.sandbox) as grader:
-        reward = PassRateReward(grader, problems(config), problem_grader.limits(config))
-        for batches in (1, args.batches):  # the first warms up
-            trainer = make_trainer(config, model, name, iterations, batches, [reward], kind=TimedTrainer)
-            trainer.objective = TimedObjective(**vars(trainer.objective))
-            SECONDS.clear()
-            started = now()
-            trainer.train()
-            whole = now() - started
-    parts = {
-        "generation": SECONDS["generation"],
-        "reward": SECONDS["reward"],
-        "passes without gradient": SECONDS["scoring"],
-        "objective": SECONDS["objective"],
-        "forward and backward": SECONDS["step"] - SECONDS["inputs"],
-        "optimiser, rest": whole - SECONDS["step"],
-    }
-    shares = ", ".join(f"{part} {100 * seconds / whole:.1f} %" for part, seconds in parts.items())
-    print(f"{name:20s} μ={iterations}  {whole / args.batches:.2f} s a generation batch: {shares}", flush=True)
-    if torch.cuda.is_available():
-        print(f"{'':20s} peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB", flush=True)
 
 
 def now() -> float:
