@@ -1,4 +1,4 @@
-"""Measures the rates of `config/rates.yaml` on one GPU: tokens generated and tokens trained a second.
+"""Measures the rates of `config/rates.yaml` on one GPU: tokens generated and tokens trained per second.
 
 Rates depend on the architecture, not on the weights, so these are random and nothing is downloaded. Generation is that
 of the transformers backend at one batch; vLLM is faster, so plans err on the long side. So do they with several

@@ -1,9 +1,9 @@
-"""How far rounding alone moves the ratios of whole completions: a policy trained at a learning rate that moves nothing.
+"""How far rounding alone moves the ratios of whole completions: training at a learning rate that changes no weight.
 
     python benchmarks/rounding.py                                           # the pocket base model, on the CPU
-    python benchmarks/rounding.py --config config/mini.yaml --model PATH    # on a GPU: what 16 bits do at 256 tokens
+    python benchmarks/rounding.py --config config/mini.yaml --model PATH    # on a GPU: 256 tokens in 16 bits
 
-In float32 ratios stay 1. What bfloat16 makes of them is noise in off-policy weights (docs/objectives.md).
+In float32 the ratios stay 1. In bfloat16 they differ from 1, which is noise in off-policy weights (docs/objectives.md).
 """
 
 from __future__ import annotations

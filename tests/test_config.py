@@ -63,6 +63,18 @@ FAULTS = {
     "dataset without train problems": ({"training": {"datasets": ["pocket-long"]}}, ["pocket-long", "train=0"]),
     "batch not divisible": ({"training": {"per_device_batch_size": 5}}, ["16 × 8 = 128", "1 × 5"]),
     "vllm server without url": ({"training": {"generator": {"backend": "vllm", "mode": "server"}}}, ["url"]),
+    "no sampler for its probabilities": (
+        {"training": {"old_policy": "sampler"}},
+        ["training", "generator.backend: vllm"],
+    ),
+    "sampler corrected twice": (
+        {"training": {"old_policy": "sampler", "generator": {"backend": "vllm", "importance_sampling": "token_mask"}}},
+        ["training", "corrected twice"],
+    ),
+    "correction without vllm": (
+        {"training": {"generator": {"importance_sampling": "token_mask"}}},
+        ["training.generator", "backend: vllm"],
+    ),
     "processes do not divide": ({"training": {"processes": 3}}, ["training", "3 × 128"]),
     "no training data": ({"training": {"datasets": []}}, ["training.datasets"]),
     "training data twice": ({"training": {"datasets": ["pocket-contests"] * 2}}, ["training", "twice"]),
@@ -114,6 +126,12 @@ def test_faults_are_named_in_one_line(name: str, defaults: dict) -> None:
     assert "\n" not in message
     for part in expected:
         assert part in message
+
+
+def test_ratios_to_the_sampler_need_no_second_iteration(defaults: dict) -> None:
+    training = {"old_policy": "sampler", "generator": {"backend": "vllm"}}
+    changes = {"objectives": {"a": {"type": "bon_offpolicy_exact", "k": 4}}, "training": training}
+    assert configuration.parse(configuration.overlay(defaults, changes)).training_of("a").iterations == 1
 
 
 def test_several_faults_are_told_at_once(defaults: dict) -> None:
@@ -261,7 +279,7 @@ def test_default_config_spells_out_every_value_a_user_would_change(defaults: dic
     """Sections of the default file hold all keys of the schema but those that are rarely touched."""
     rarely = {"seed", "max_grad_norm", "evaluation"}
     rarely |= {"processes", "accelerate", "precision", "gradient_checkpointing", "lora", "generator"}  # larger scales
-    rarely |= {"old_policy", "reference_precision", "torch_compile"}
+    rarely |= {"reference_precision", "torch_compile", "old_policy"}
     sections = {
         "training": configuration.Training,
         "sampling": configuration.Sampling,

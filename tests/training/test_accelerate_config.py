@@ -1,4 +1,4 @@
-"""Accelerate files are read as accelerate reads them, and what would go wrong in silence is refused."""
+"""Accelerate files are read as accelerate reads them, and combinations that fail silently are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_shipped_files(root: Path) -> None:
     require_sound(TRAINING.model_copy(update={"accelerate": str(root / "config/accelerate/fsdp2.yaml")}), 2)
 
 
-def test_deepspeed_that_is_not_installed_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_deepspeed_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = TRAINING.model_copy(update={"accelerate": str(root / "config/accelerate/zero3.yaml")})
     monkeypatch.setattr("maxk.training.accelerate_config.has_deepspeed", lambda: True)
     require_sound(training, 2)
@@ -36,6 +36,15 @@ def test_adapters_on_sharded_weights_are_refused(name: str, root: Path) -> None:
     file = f"{root}/config/accelerate/{name}.yaml"
     training = TRAINING.model_copy(update={"accelerate": file, "lora": Lora(), "processes": 2})
     with pytest.raises(UserError, match=r"training\.lora: adapters cannot be merged into weights that .* shards"):
+        require_sound(training, 2)
+    require_sound(training.model_copy(update={"accelerate": file.replace(name, "ddp")}), 2)
+
+
+@pytest.mark.parametrize("name", ["fsdp2", "zero3"])
+def test_a_precision_of_its_own_for_a_sharded_reference_is_refused(name: str, root: Path) -> None:
+    file = f"{root}/config/accelerate/{name}.yaml"
+    training = TRAINING.model_copy(update={"accelerate": file, "reference_precision": "bfloat16", "processes": 2})
+    with pytest.raises(UserError, match=r"training\.reference_precision: .* shards the reference model"):
         require_sound(training, 2)
     require_sound(training.model_copy(update={"accelerate": file.replace(name, "ddp")}), 2)
 
