@@ -1,75 +1,182 @@
 """Intervals and tests for means over problems and training seeds. Only numpy.
 
-values = max_at_k(rewards, 128)                  # rewards [problems, n] → [problems]
-percentile_interval(bootstrap_means(values, 10_000, seed=0), level=0.95)
-wilcoxon_signed_rank(values, other)              # paired, problem by problem; the paper's test
-holm([0.01, 0.04, 0.03])                         # corrected for three comparisons
+    a, b = max_at_k(rewards_a, 128), max_at_k(rewards_b, 128)   # rewards [seeds, problems, n] → [seeds, problems]
+    found = difference(a, b)                                    # is method a better than method b?
+    found.value, found.interval(0.95), found.p_value()
+    sign_flip_p(a[0] - b[0])                                    # one seed: do these two trained policies differ?
+    wilcoxon_signed_rank(a.mean(0), b.mean(0))                  # the paper's test
+    holm([0.01, 0.04, 0.03])                                    # corrected for three comparisons
+
+A claim about *methods* needs the spread between training seeds. Problems and seeds are crossed: the mean of values
+y[s, p] of S seeds on N problems varies with the problems drawn, with the seeds drawn, and with their interaction,
+
+    Var = σ²_problem/N + σ²_seed/S + σ²_interaction/(N·S).
+
+The variance of the seed-averaged values over problems, divided by N, estimates the first and the last term; the
+variance of the seeds' means, divided by S, the last two. `Estimate` keeps the two apart, because a few seeds tell
+little about theirs: half-widths are √(t²_problems · V_problems + t²_seeds · V_seeds), each t with its own degrees of
+freedom (Banerjee 1960, for two unequal variances). The interaction is part of V_problems, so it is subtracted from
+V_seeds: only 0.8 of it, which covers best in `benchmarks/intervals.py` (its table says where 95 % intervals cover less
+or more). Seeds of different methods count as independent draws.
+
+With one seed per method V_seeds is unknown and left out: the interval is about the trained policies, and says nothing
+about the methods.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+INTERACTION_SUBTRACTED = 0.8
+ALPHAS = np.geomspace(1e-6, 1, 4_000)  # p-values are interpolated between these
 LARGEST_EXACT = 50  # differing pairs up to which Wilcoxon's p is exact (scipy's limit where there are no ties)
 
 
-# ---- bootstrap
-def bootstrap_means(values: ArrayLike, resamples: int, seed: int | Sequence[int]) -> Floats:
-    """Bootstrap means [resamples, …] of values [problems, …]: problems drawn with replacement, alike for all columns.
+# ---- means and differences, problems and seeds crossed
+@dataclass(frozen=True)
+class Estimate:
+    """A mean or a difference of means, with the variances that problems and training seeds contribute to it.
 
-    Equal seeds draw equal problems, so the difference of two policies' replicates is paired. The samples of a problem
-    are not redrawn: the spread shows how far another draw of problems could move the mean.
+    NaN variance of problems: there is only one problem. `seed_df` 0: one seed, so nothing is known about other seeds.
     """
-    table = _finite(values)
-    sums = [np.tensordot(counts, table, axes=1) for counts in _draws(len(table), resamples, seed)]
-    return np.concatenate(sums) / len(table)
+
+    value: float
+    problem_variance: float
+    problem_df: float
+    seed_variance: float
+    seed_df: int
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The two-sided confidence interval at `level`."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level}")
+        half = float(self._half_widths(lambda df: t_quantile(1 - level, df)))
+        return self.value - half, self.value + half
+
+    def p_value(self) -> float:
+        """Two-sided p-value of "the value is 0": 1 − the level at which 0 is an end of the interval."""
+        if self.value == 0 or math.isnan(self.problem_variance):
+            return 1.0
+        return float(np.interp(-abs(self.value), -self._half_widths(_t_quantiles), ALPHAS))
+
+    def _half_widths(self, quantile: Callable[[float], Floats]) -> Floats:
+        of_seeds = self.seed_variance * quantile(self.seed_df) ** 2 if self.seed_df else 0.0
+        return np.asarray(np.sqrt(self.problem_variance * quantile(self.problem_df) ** 2 + of_seeds))
 
 
-def bootstrap_seeds(means: ArrayLike, seed: int | Sequence[int]) -> Floats:
-    """Bootstrap means [resamples, …] of `bootstrap_means` [resamples, training seeds, …]: seeds are redrawn, too.
+def mean(values: ArrayLike | Sequence[Floats]) -> Estimate:
+    """The mean of one policy's values [seeds, problems], or [problems] of a single one.
 
-    Problems and seeds are crossed factors. With S seeds the bootstrap variance between them is (S − 1)/S of the
-    unbiased one, so two or three seeds understate it.
+    A list of such arrays stands for several datasets, which get equal weight; their seeds must be the same, in the same
+    order. A list of numbers is one array.
     """
-    table = _finite(means)
-    counts = np.concatenate(list(_draws(table.shape[1], len(table), seed)))
-    return np.asarray(np.einsum("bs,bs...->b...", counts, table) / table.shape[1])
+    return _estimate([_matrices(values)])
 
 
-def percentile_interval(means: ArrayLike, level: float) -> tuple[float, float]:
-    """Percentile bootstrap interval (Efron 1979) from the replicates of one mean."""
-    low, high = percentile_intervals(means, level)
-    return float(low), float(high)
+def difference(a: ArrayLike | Sequence[Floats], b: ArrayLike | Sequence[Floats]) -> Estimate:
+    """Mean of a − mean of b on the same problems; arguments as those of `mean`. Numbers of seeds may differ.
 
-
-def percentile_intervals(means: ArrayLike, level: float) -> Floats:
-    """Lower and upper ends [2, …] of the intervals of many means, from replicates [resamples, …]."""
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level}")
-    return np.asarray(np.quantile(_finite(means), [(1 - level) / 2, (1 + level) / 2], axis=0))
-
-
-def bootstrap_p(differences: ArrayLike) -> float:
-    """Two-sided bootstrap p-value of "no difference", from replicates of the mean paired difference.
-
-    2·min(#{d* ≤ 0}, #{d* ≥ 0}), with one added to count and total so that it is never 0; at most 1.
+    A policy without seeds of its own, such as the base model, is one row: it contributes no spread between seeds.
     """
-    rounded = np.round(_finite(differences), 12)
-    tail = min((rounded <= 0).sum(), (rounded >= 0).sum())
-    return min(1.0, 2 * (1 + float(tail)) / (len(rounded) + 1))
+    first, second = _matrices(a), _matrices(b)
+    if [one.shape[1] for one in first] != [one.shape[1] for one in second]:
+        shapes = [[one.shape for one in side] for side in (first, second)]
+        raise ValueError(f"a and b must have the same problems, got shapes {shapes[0]} and {shapes[1]}")
+    return _estimate([first, second])
 
 
-def _draws(units: int, resamples: int, seed: int | Sequence[int]) -> Iterator[Floats]:
-    """How often each unit is drawn, [at most 500, units]; 500 resamples at a time bound the memory."""
-    rng = np.random.default_rng(seed)
-    for start in range(0, resamples, 500):
-        yield rng.multinomial(units, np.full(units, 1 / units), size=min(500, resamples - start)).astype(np.float64)
+def _matrices(values: ArrayLike | Sequence[Floats]) -> list[Floats]:
+    """Arrays [seeds, problems], one per dataset."""
+    found = [np.atleast_2d(one) for one in _datasets(values)]
+    if any(one.ndim != 2 for one in found) or len({len(one) for one in found}) != 1:
+        raise ValueError(f"values must be [seeds, problems], alike in seeds, got {[one.shape for one in found]}")
+    return found
+
+
+def _estimate(sides: Sequence[Sequence[Floats]]) -> Estimate:
+    """Of one side's mean, or of the first side's minus the second's; each side holds one matrix per dataset."""
+    datasets = len(sides[0])
+    per_problem = [sides[0][i].mean(axis=0) - sum(side[i].mean(axis=0) for side in sides[1:]) for i in range(datasets)]
+    of_problems = [one.var(ddof=1) / len(one) if len(one) > 1 else math.nan for one in per_problem]
+    dfs = [len(one) - 1 for one in per_problem]
+    seeds = [_seed_variance(side) for side in sides]
+    return Estimate(
+        value=float(np.mean([one.mean() for one in per_problem])),
+        problem_variance=float(sum(of_problems) / datasets**2),
+        problem_df=float(_satterthwaite(of_problems, dfs)),
+        seed_variance=max(0.0, sum(one for one, _ in seeds)),
+        seed_df=sum(df for _, df in seeds),
+    )
+
+
+def _seed_variance(matrices: Sequence[Floats]) -> tuple[float, int]:
+    """What seeds contribute to a policy's variance, most of the interaction subtracted; can be negative. And its df."""
+    seeds, datasets = len(matrices[0]), len(matrices)
+    if seeds == 1:
+        return 0.0, 0
+    means = np.mean([one.mean(axis=1) for one in matrices], axis=0)
+    interaction = sum(_interaction(one) for one in matrices if one.shape[1] > 1) / datasets**2
+    return float(means.var(ddof=1) / seeds - INTERACTION_SUBTRACTED * interaction), seeds - 1
+
+
+def _interaction(values: Floats) -> float:
+    """Variance that the interaction of seeds and problems contributes to the mean of values [seeds, problems]."""
+    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    seeds, problems = values.shape
+    return float((rest**2).sum() / ((seeds - 1) * (problems - 1)) / (seeds * problems))
+
+
+def _satterthwaite(variances: Sequence[float], dfs: Sequence[int]) -> float:
+    """Degrees of freedom of a sum of independent variance estimates (Satterthwaite 1946)."""
+    squares = sum(v**2 / df for v, df in zip(variances, dfs, strict=True) if df and v > 0)
+    return sum(variances) ** 2 / squares if squares else float(max(1, min(dfs)))
+
+
+def t_quantile(alpha: ArrayLike, df: float) -> Floats:
+    """Two-sided quantile of Student's t: P(|T| > t) = alpha, for df ≥ 1."""
+    angles, tails = _t_tails(max(1.0, round(df, 3)))
+    return np.asarray(math.sqrt(df) * np.tan(np.interp(-np.asarray(alpha), -tails, angles)))
+
+
+@cache
+def _t_quantiles(df: float) -> Floats:
+    """`t_quantile` at ALPHAS."""
+    return t_quantile(ALPHAS, df)
+
+
+@cache
+def _t_tails(df: float) -> tuple[Floats, Floats]:
+    """P(|T| > √df · tan θ) at angles θ: with this substitution the density is proportional to cos^(df − 1) θ."""
+    angles = np.linspace(0, math.pi / 2, 20_001)
+    density = np.cos(angles) ** (df - 1)
+    areas = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1])[::-1])])[::-1]
+    return angles, areas / areas[0]
+
+
+def sign_flip_p(differences: ArrayLike | Sequence[Floats], flips: int = 10_000, seed: int = 0) -> float:
+    """Two-sided p-value of "the mean paired difference is 0", by random flips of the signs of differences [problems].
+
+    The permutation test of the mean itself: the fraction of flips, with the given signs counted as one of them, whose
+    mean is at least as far from 0. A list of arrays stands for several datasets with equal weight.
+    """
+    arrays = _datasets(differences)
+    observed = abs(sum(one.mean() for one in arrays))
+    flipped = sum(_signs(len(one), flips, seed + i) @ one / len(one) for i, one in enumerate(arrays))
+    return float(1 + (np.abs(flipped) >= observed - 1e-12).sum()) / (flips + 1)
+
+
+@cache
+def _signs(problems: int, flips: int, seed: int) -> NDArray[np.float32]:
+    """Random signs [flips, problems]; kept, because every comparison on a dataset takes the same."""
+    return np.random.default_rng(seed).choice(np.array([-1, 1], dtype=np.float32), (flips, problems))
 
 
 # ---- Wilcoxon's signed-rank test
@@ -152,6 +259,12 @@ def holm(p_values: ArrayLike) -> Floats:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
     return adjusted
+
+
+def _datasets(values: Any) -> list[Floats]:
+    """One array per dataset: the arrays of a list of arrays, or else the values as one array."""
+    several = isinstance(values, list | tuple) and any(isinstance(one, np.ndarray) for one in values)
+    return [_finite(one) for one in (values if several else [values])]
 
 
 def _finite(values: ArrayLike) -> Floats:

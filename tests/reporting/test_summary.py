@@ -61,7 +61,7 @@ def test_the_table_holds_means_with_intervals_and_blanks(small: Experiment) -> N
     assert "| BoN mean | – | – | – | – |" in text
     assert "- BoN mean on easy: no scores." in text
     assert "- Not the paper's setting (generated tasks)" in text
-    assert "- One training seed" in text
+    assert "- One training seed: no claim about methods" in text
 
 
 def test_without_statistics_the_command_that_makes_them_is_named(small: Experiment) -> None:

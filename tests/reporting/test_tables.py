@@ -26,9 +26,9 @@ def fill(made: Experiment, name: str) -> rendering.Filled:
     return rendering.fill(table, load(made.config), made.config)
 
 
-def marks(filled: rendering.Filled, row: str) -> list[bool]:
-    """Which of the row's values are starred."""
-    return [h in filled.stars and filled.ranks.loc[row, h] == 1 for h in filled.values]
+def starred(filled: rendering.Filled) -> list[tuple[str | None, str]]:
+    """Policies and columns of starred values."""
+    return sorted(filled.stars)
 
 
 def write(made: Experiment, name: str) -> list[str]:
@@ -154,45 +154,72 @@ def test_blank_cells(small: Experiment) -> None:
     assert "| GRPO | **0.625** | **0.125** | **0.375** |" in rendering.to_markdown(table)
 
 
-def test_footnotes_give_the_tests_and_say_where_none_can_be_significant(small: Experiment) -> None:
-    """BoN mean against GRPO: greater on two of four problems of `easy`, on one and less on one of `hard`."""
-    table = fill(small, "table2")
-    [tests] = [note for note in table.notes if note.startswith("Best against second")]
-    assert "easy p = 1, r = 1.00, 2 of 4; hard p = 1, r = 0.00, 2 of 4." in tests
-    assert "p < 0.05 is impossible with fewer than 6 differing problems: easy, hard." in table.notes
+def test_notes_say_what_one_seed_cannot_show(small: Experiment, experiment: Callable[..., Experiment]) -> None:
+    said = "One training seed: no claim about methods, only about these trained policies."
+    assert said in fill(small, "table2").notes
+    several = experiment(seeds=[0, 1]).score_all({"base": {"easy": [0.5], "hard": [0.5]}})
+    assert said not in fill(several, "table2").notes
+    untrained = experiment(objectives={}).score_all({"base": {"easy": [0.5], "hard": [0.5]}})
+    assert said not in fill(untrained, "table2").notes
 
 
 # ------------------------------------------------------------------------------------------------------- stars
+OFF_POLICY = {
+    "grpo": {"type": "grpo"},
+    "bon_mean": {"type": "bon_mean", "k": 4},
+    "bon_loo1": {"type": "bon_loo1", "k": 4},
+    "off": {"type": "bon_offpolicy", "k": 4, "training": {"iterations": 2}},
+    "exact": {"type": "bon_offpolicy_exact", "k": 4, "training": {"iterations": 2}},
+}
+
+
 def shifted(made: Experiment, problems: int, by: float) -> rendering.Filled:
-    rewards = np.linspace(0, 0.5, problems)
+    """Off-policy BoN above the best baseline (BoN mean) by `by` to 2·`by`, and our exact form above both."""
+    rewards = np.linspace(0.1, 0.4, problems)
+    above = by * np.linspace(1, 2, problems)
+    rows = {"bon_loo1": rewards / 3, "grpo": rewards / 2, "bon_mean": rewards, "off": rewards + above}
     for dataset in ("easy", "hard"):
-        made.score("base", dataset, rewards)
-        made.score("grpo/seed0", dataset, rewards / 2)
-        made.score("bon_mean/seed0", dataset, rewards + by * np.linspace(1, 2, problems))
+        made.score("base", dataset, rewards / 4)
+        for row, values in {**rows, "exact": rewards + above + 0.1}.items():
+            made.score(f"{row}/seed0", dataset, values)
     return fill(made, "table2")
 
 
-def test_a_star_where_the_best_is_significantly_better(experiment: Callable[..., Experiment]) -> None:
-    table = shifted(experiment(), problems=20, by=0.1)
-    assert marks(table, "bon_mean") == [True, True, False]
-    assert r"**0.400\***" in rendering.to_markdown(table)
-    assert r"\textbf{0.400*}" in rendering.to_latex(table)
+def test_a_star_where_off_policy_is_significantly_better_than_the_best_baseline(
+    experiment: Callable[..., Experiment],
+) -> None:
+    table = shifted(experiment(objectives=OFF_POLICY), problems=20, by=0.1)
+    assert starred(table) == [("off", "easy"), ("off", "hard")]
+    assert r"<u>0.400\*</u>" in rendering.to_markdown(table)  # our exact form is better, and not the paper's
+    assert r"\underline{0.400*}" in rendering.to_latex(table)
+    [note] = [note for note in table.notes if note.startswith("*: off-policy BoN is better")]
+    assert "Holm-corrected over 2 datasets" in note
+    assert "easy BoN mean, p = 3.8e-06, r = 1.00, 20 of 20;" in note  # Wilcoxon: 2 · 2/2^20
+
+
+def test_no_star_where_off_policy_is_significantly_worse(experiment: Callable[..., Experiment]) -> None:
+    assert not shifted(experiment(objectives=OFF_POLICY), problems=20, by=-0.02).stars
 
 
 def test_holm_correction_decides(experiment: Callable[..., Experiment]) -> None:
     """Six problems, all better: p = 2/2⁶ = 0.03125 on each of two datasets, 0.0625 after Holm."""
-    assert not shifted(experiment(), 6, 0.1).stars
+    assert not shifted(experiment(objectives=OFF_POLICY), 6, 0.1).stars
 
 
-def test_one_problem_and_equal_policies_have_no_star(experiment: Callable[..., Experiment]) -> None:
-    table = shifted(experiment(), problems=1, by=0.1)
+def test_with_too_few_problems_a_note_says_that_no_star_is_possible(experiment: Callable[..., Experiment]) -> None:
+    table = shifted(experiment(objectives=OFF_POLICY), problems=1, by=0.1)
     assert not table.stars
+    assert "p < 0.05 is impossible with fewer than 6 differing problems: easy, hard." in table.notes
+
+
+def test_without_off_policy_there_are_no_stars_and_ties_are_all_bold(experiment: Callable[..., Experiment]) -> None:
     equal = experiment().score_all(
         {policy: {"easy": [0.5] * 9, "hard": [0.5] * 9} for policy in ("base", "grpo/seed0", "bon_mean/seed0")}
     )
     filled = fill(equal, "table2")
     assert (filled.ranks == 1).all(axis=None)
     assert not filled.stars
+    assert not [note for note in filled.notes if note.startswith("*")]
 
 
 def test_only_one_policy_is_neither_best_nor_second(experiment: Callable[..., Experiment]) -> None:
@@ -266,11 +293,11 @@ def test_what_takes_long_at_the_paper_s_size_says_how_far_it_is(
 ) -> None:
     files.write_json(small.config.layout.tracking, {"enabled": False})
     monkeypatch.setattr("maxk.progress.LINE_EVERY_S", 0.0)
-    estimates.resample.cache_clear()
+    estimates._differences.cache_clear()
     stage.run(argparse.Namespace(names=["all"], config=small.config.layout.config))
     said = capsys.readouterr().err
     count = len(tables.tables(small.config))
-    for label, total in (("tables", count), ("bootstrap", 2), ("paired tests", 6)):
+    for label, total in (("tables", count), ("paired tests", 6)):
         assert f"{label}: 1/{total} (about " in said
         assert f"{label}: {total}/{total} in " in said
 

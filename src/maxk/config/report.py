@@ -14,8 +14,8 @@ class Report(Section):
         (1, 2, 4, 8, 16, 32, 64, 128, 256), description="Values of k for which max@k and pass@k are scored and drawn."
     )
     headline_k: Count = Field(128, description="k of tables 1, 2 and 4 (paper: 128).")
-    confidence: float = Field(0.95, gt=0, lt=1, description="Level of bootstrap intervals.")
-    resamples: Count = Field(10_000, description="Bootstrap resamples.")
+    confidence: float = Field(0.95, gt=0, lt=1, description="Level of intervals.")
+    resamples: Count = Field(10_000, description="Random sign flips of the test that compares policies with one seed.")
     seed: int = 0
 
     @model_validator(mode="after")

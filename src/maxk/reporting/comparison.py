@@ -72,7 +72,7 @@ def _against(reference: str, cells: pd.DataFrame, paper: pd.DataFrame, differenc
         theirs, on=["paper_dataset", "metric", "k"], suffixes=("", "_reference")
     )
     found["published"] -= found.pop("published_reference")
-    return found.merge(ours[[*_OURS, "ours", "low", "high"]], on=_OURS, how="left").assign(against=reference)
+    return found.merge(ours[[*_OURS, "ours", "low", "high", "about"]], on=_OURS, how="left").assign(against=reference)
 
 
 def _finished(frame: pd.DataFrame, scores: Scores) -> pd.DataFrame:
@@ -89,7 +89,7 @@ def _finished(frame: pd.DataFrame, scores: Scores) -> pd.DataFrame:
         published=frame.published.round(6),
     )
     columns = "table policy label dataset paper_dataset metric k against ours low high published difference same_sign"
-    return frame[[*columns.split(), "decided", "compared"]].reset_index(drop=True)
+    return frame[[*columns.split(), "decided", "about", "compared"]].reset_index(drop=True)
 
 
 def otherness(config: Config, dataset: str) -> str:
@@ -121,6 +121,8 @@ def counts_to_markdown(frame: pd.DataFrame) -> str:
         ]
     header = ["difference to", "quantity", "cells", "same sign", "decided", "decided, same sign"]
     lines += markdown.head(header, words=2) + [markdown.row(map(str, row)) for row in _counts(frame)]
+    if "trainings" in set(frame.about):
+        lines += ["", *markdown.seed_notes(1)]
     lines += [
         "",
         "A cell is a policy on a dataset. Decided: the interval of our difference excludes zero. All cells, intervals "

@@ -235,15 +235,14 @@ def _estimates(findings: Findings, policy: str) -> dict[str, Any]:
         found |= {quantity: own.get("mean"), f"{quantity}_low": own.get("low"), f"{quantity}_high": own.get("high")}
         found |= {f"{quantity}_difference": change.get("difference")}
         found |= {f"{quantity}_difference_{end}": change.get(end) for end in ("low", "high")}
-        found[f"{quantity}_p_bootstrap"] = change.get("p_bootstrap")
+        found[f"{quantity}_p_mean"] = change.get("p_mean")
     return found
 
 
 def _difference(findings: Findings, policy: str, quantity: str) -> Mapping[str, Any]:
     reference, scores = findings.experiment.reference, findings.scores
-    replicates = estimates.resample(scores, findings.config.report)
     pairs = {MEAN: (policy, reference)} if policy != reference else {}
-    return next(estimates.compared(scores, replicates, "vs reference", pairs, quantity), {})
+    return next(estimates.compared(scores, findings.config.report, "vs reference", pairs, quantity), {})
 
 
 def _training_means(log: Mapping[str, Floats]) -> dict[str, float | None]:
@@ -270,7 +269,7 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
     problems = sum(scores.problems(dataset) for dataset in scores.datasets)
     notes = [
         f"Means over {markdown.count(len(scores.datasets), 'dataset')} ({problems} problems, {scores.n} samples each; "
-        f"training seeds: {', '.join(map(str, scores.seeds))}) with {level} bootstrap intervals over problems and "
+        f"training seeds: {', '.join(map(str, scores.seeds))}) with {level} intervals over problems and "
         f"seeds. Reference: {scores.labels[findings.experiment.reference]}; differences are paired. Sandbox: "
         f"{scores.sandbox}.",
         "At equal KL: max@k of the training groups where each policy first reaches the KL that all of them reach.",
@@ -280,7 +279,7 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
             f"✓ marks the learning rate with the higher {headline} on every other problem; all numbers are those of "
             "the remaining problems."
         )
-    notes += [f"{note}." for note in scores.notes]
+    notes += [*markdown.seed_notes(len(scores.seeds)), *(f"{note}." for note in scores.notes)]
     return markdown.below(lines, notes)
 
 

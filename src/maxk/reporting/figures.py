@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = ("png", "pdf")
 WIDTH = 8.0  # inches, of all figures
-BANDS = "Bands are intervals over problems and training seeds (statistics.csv)."
+BANDS = "Bands are intervals over problems, and over training seeds if there are several (statistics.csv)."
 
 
 # --------------------------------------------------------------------------------------------------------- declaration
@@ -105,7 +105,7 @@ def write(declared: Figure, given: Inputs) -> list[str]:
 def figure1(given: Inputs) -> matplotlib.figure.Figure:
     from maxk.reporting import estimates, style
 
-    means = given.means[given.means.policy.isin([BASE, estimates.grpo_row(given.config)])]
+    means = given.means[given.means.policy.isin([BASE, estimates.roles(given.config).grpo])]
     data, titles = _in_places(given, means.query("metric == 'pass'"), "dataset")
     columns = min(len(titles), 3)
     grid = style.curves(
@@ -182,13 +182,13 @@ def max_at_k_grid(given: Inputs) -> matplotlib.figure.Figure:
 @figure(
     "Differences to the base model with intervals",
     "What training changed of max@1 and of max@headline_k: the difference to the base model on the same problems, mean "
-    "over datasets. Lines are intervals over problems and training seeds (paired_tests.csv); one that does not cross "
-    "zero is a difference that these problems and seeds can tell.",
+    "over datasets. Lines are intervals over problems, and over training seeds if there are several "
+    "(paired_tests.csv). With one seed they are about these trained policies, not about methods.",
 )
 def differences(given: Inputs) -> matplotlib.figure.Figure:
     import matplotlib.pyplot as plt
 
-    from maxk.reporting import style
+    from maxk.reporting import markdown, style
 
     ks = (1, given.config.report.headline_k)
     data = given.differences.query("comparison == 'vs base' and metric == 'max' and dataset == @MEAN and k in @ks")
@@ -205,6 +205,8 @@ def differences(given: Inputs) -> matplotlib.figure.Figure:
         ax.set(title=f"max@{k} − base model, {_title(given, MEAN)}")
     axes[0].set_yticks(range(len(policies)), [given.scores.labels[policy] for policy in policies])
     axes[0].invert_yaxis()
+    for note in markdown.seed_notes(len(given.scores.seeds)):
+        drawn.supxlabel(note, fontsize=7)
     return drawn
 
 

@@ -28,3 +28,8 @@ def head(names: Sequence[str], words: int = 1) -> list[str]:
 def below(lines: Sequence[str], notes: Iterable[str]) -> str:
     """A table's lines with notes below it, a paragraph each, as a text."""
     return "\n".join([*lines, "", *(line for note in notes for line in (escape(note), ""))]).rstrip() + "\n"
+
+
+def seed_notes(seeds: int) -> list[str]:
+    """What one training seed cannot show; nothing with several."""
+    return ["One training seed: no claim about methods, only about these trained policies."] if seeds == 1 else []

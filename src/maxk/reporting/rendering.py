@@ -1,8 +1,9 @@
 """The paper's tables as CSV, Markdown and LaTeX, with marks and notes.
 
-The best value of a column is bold, the second best underlined; equal best values are all bold. A star marks a single
-best value that is significantly better than the second: the paper's Wilcoxon signed-rank test over problems, two-sided,
-Holm-corrected over the datasets. Notes below the table give the tests.
+The best value of a column is bold, the second best underlined; equal best values are all bold. A star is the paper's:
+off-policy BoN is significantly better than the best of the paper's baselines, by Wilcoxon's signed-rank test over
+problems, two-sided, Holm-corrected over the datasets. Rows that the paper does not have take no part. Notes give the
+tests.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Filled:
     labels: pd.Series[str]
     values: pd.DataFrame
     ranks: pd.DataFrame  # 1 best, 2 second; ties share a rank
-    stars: frozenset[str]  # headers of columns whose best value is starred
+    stars: frozenset[tuple[str | None, str]]  # policies and headers of starred values
     notes: tuple[str, ...]
 
 
@@ -43,46 +44,47 @@ def fill(table: PaperTable, scores: Scores, config: Config) -> Filled:
     wanted = scores.rows if table.rows is None else table.rows
     rows = [row for row in wanted if row == BASE or row in config.every_objective]
     scores, blank = _with_experiments(scores, config, table)
-    tests = _best_against_second(scores, table, rows)
+    roles = estimates.roles(config)
+    tests = _against_best_baseline(scores, table, roles) if roles.offpolicy in rows else {}
     numbers = {c.header: [scores.mean(row, c.dataset, c.quantity) for row in rows] for c in table.columns}
     values = pd.DataFrame(numbers, index=rows, dtype="float64")
     ranks = values.round(12).rank(method="dense", ascending=False)
     if len(rows) == 1:
         ranks[:] = float("nan")
-    alone = (ranks == 1).sum() == 1
     return Filled(
         table,
         pd.Series({row: config.label(row) for row in rows}),
         values,
         ranks,
-        frozenset(header for header, test in tests.items() if alone[header] and _significant(test, config)),
+        frozenset((roles.offpolicy, header) for header, test in tests.items() if _significant(test, config)),
         (*_notes(scores, config, table, rows, tests, set(wanted) - set(rows)), *blank),
     )
 
 
 @dataclass(frozen=True)
-class BestTest:
-    """Best against second best row of a column; `p` is Holm-corrected over the datasets."""
+class BaselineTest:
+    """Off-policy BoN against the best baseline of a column; `p` is Holm-corrected over the datasets."""
 
     dataset: str
+    baseline: str
     ranks: SignedRank
     p: float
 
 
-def _significant(test: BestTest, config: Config) -> bool:
+def _significant(test: BaselineTest, config: Config) -> bool:
     return test.p < 1 - config.report.confidence and test.ranks.rank_biserial > 0
 
 
-def _best_against_second(scores: Scores, table: PaperTable, rows: Sequence[str]) -> dict[str, BestTest]:
+def _against_best_baseline(scores: Scores, table: PaperTable, roles: estimates.Roles) -> dict[str, BaselineTest]:
     """By header; corrected over all datasets, whichever the table shows."""
     found = {}
-    for quantity in dict.fromkeys(column.quantity for column in table.columns):
-        pairs = estimates.best_and_second(scores, rows, quantity, scores.datasets)
-        tests = estimates.signed_ranks(scores, pairs, quantity)
-        for column in table.columns:
-            if column.quantity == quantity and column.dataset in tests:
-                found[column.header] = BestTest(column.dataset, *tests[column.dataset])
-    return {column.header: found[column.header] for column in table.columns if column.header in found}
+    for column in table.columns:
+        pairs = estimates.offpolicy_and_baseline(scores, roles, column.quantity, scores.datasets)
+        tests = estimates.signed_ranks(scores, pairs, column.quantity)
+        if column.dataset in tests:
+            baseline = pairs[column.dataset][1]
+            found[column.header] = BaselineTest(column.dataset, baseline, *tests[column.dataset])
+    return found
 
 
 def _with_experiments(scores: Scores, config: Config, table: PaperTable) -> tuple[Scores, list[str]]:
@@ -113,7 +115,7 @@ def _notes(
     config: Config,
     table: PaperTable,
     rows: Sequence[str],
-    tests: Mapping[str, BestTest],
+    tests: Mapping[str, BaselineTest],
     untrained: set[str],
 ) -> Iterator[str]:
     datasets = list(dict.fromkeys(c.dataset for c in table.columns if c.dataset != MEAN))
@@ -123,12 +125,10 @@ def _notes(
         f"Problems: {problems}; {scores.n} samples per problem; training seeds: {seeds}"
         f"{' (mean over seeds)' if len(scores.seeds) > 1 else ''}; sandbox: {scores.sandbox}."
     )
-    yield (
-        "Bold: best; underlined: second; *: better than the second, Wilcoxon signed-rank test over problems, "
-        f"two-sided, Holm-corrected over {markdown.count(len(scores.datasets), 'dataset')}, p < "
-        f"{1 - config.report.confidence:g}. {config.report.confidence:.0%} intervals: statistics.csv."
-    )
-    yield from _test_notes(scores, tests)
+    yield f"Bold: best; underlined: second. {config.report.confidence:.0%} intervals: statistics.csv."
+    if set(rows) != {BASE}:
+        yield from markdown.seed_notes(len(scores.seeds))
+    yield from _test_notes(scores, config, tests)
     yield from _role_notes(config, datasets)
     if untrained:
         yield f"No row, because this experiment does not train them: {', '.join(sorted(untrained))}."
@@ -137,18 +137,20 @@ def _notes(
             yield f"{note}."
 
 
-def _test_notes(scores: Scores, tests: Mapping[str, BestTest]) -> Iterator[str]:
-    """The tests behind the stars, and where too few problems differ for any."""
-    if tests:
-        listed = "; ".join(
-            f"{header} p = {test.p:.2g}, r = {test.ranks.rank_biserial:.2f}, "
-            f"{test.ranks.differing} of {scores.problems(test.dataset)}"
-            for header, test in tests.items()
-        )
-        yield (
-            "Best against second (p after Holm, rank-biserial r, problems that differ; zero differences are "
-            f"dropped): {listed}."
-        )
+def _test_notes(scores: Scores, config: Config, tests: Mapping[str, BaselineTest]) -> Iterator[str]:
+    """The tests behind the stars, and columns in which too few problems differ for one."""
+    if not tests:
+        return
+    listed = "; ".join(
+        f"{header} {scores.labels[test.baseline]}, p = {test.p:.2g}, r = {test.ranks.rank_biserial:.2f}, "
+        f"{test.ranks.differing} of {scores.problems(test.dataset)}"
+        for header, test in tests.items()
+    )
+    yield (
+        "*: off-policy BoN is better than the paper's best baseline; Wilcoxon signed-rank test over problems (not of "
+        f"the means), two-sided, Holm-corrected over {markdown.count(len(scores.datasets), 'dataset')}, p < "
+        f"{1 - config.report.confidence:g}. Best baseline, p, rank-biserial r, problems that differ: {listed}."
+    )
     few = [header for header, test in tests.items() if test.ranks.differing < FEWEST_FOR_SIGNIFICANCE]
     if few:
         yield f"p < 0.05 is impossible with fewer than {FEWEST_FOR_SIGNIFICANCE} differing problems: {', '.join(few)}."
@@ -229,7 +231,7 @@ def _title(table: PaperTable) -> str:
 def _cells(filled: Filled, row: str, blank: str, bold: str, underline: str, star: str) -> Iterator[str]:
     """The numbers of a row with their marks."""
     for header, value, rank in zip(filled.values, filled.values.loc[row], filled.ranks.loc[row], strict=True):
-        text = f"{value:.3f}" + (star if rank == 1 and header in filled.stars else "")
+        text = f"{value:.3f}" + (star if (row, header) in filled.stars else "")
         yield blank if pd.isna(value) else {1: bold, 2: underline}.get(rank, "{}").format(text)
 
 

@@ -73,7 +73,7 @@ def _what(scores: Scores, config: Config) -> Iterator[str]:
 
 
 def _table(scores: Scores, config: Config, means: pd.DataFrame, differences: pd.DataFrame) -> Iterator[str]:
-    headline, grpo = config.report.headline_k, estimates.grpo_row(config)
+    headline, grpo = config.report.headline_k, estimates.roles(config).grpo
     references = [BASE, *([grpo] if grpo else [])]
     value = {(row["policy"], row["k"]): row for row in estimates.records(means[means.metric == "max"])}
     change = {(row["policy"], row["reference"]): row for row in estimates.records(_at(differences, headline))}
@@ -85,7 +85,7 @@ def _table(scores: Scores, config: Config, means: pd.DataFrame, differences: pd.
         yield markdown.row([markdown.escape(label), *cells])
     yield ""
     yield (
-        f"Means over {markdown.count(len(scores.datasets), 'dataset')} with {config.report.confidence:.0%} bootstrap "
+        f"Means over {markdown.count(len(scores.datasets), 'dataset')} with {config.report.confidence:.0%} "
         "intervals over problems and seeds; differences are paired. Each dataset: table2.md, table3.md; every k: "
         "statistics.csv."
     )
@@ -98,7 +98,7 @@ def _interval(row: Row | None, key: str, form: str) -> str:
 
 
 def _findings(scores: Scores, config: Config, differences: pd.DataFrame) -> Iterator[str]:
-    grpo, headline = estimates.grpo_row(config), _at(differences, config.report.headline_k)
+    grpo, headline = estimates.roles(config).grpo, _at(differences, config.report.headline_k)
     quantity = f"max@{config.report.headline_k}"
     for row in estimates.records(headline[headline.comparison == "best vs second"]):
         verdict = "above" if _sign(row) > 0 else "not distinguishable from"
@@ -146,9 +146,9 @@ def _limits(scores: Scores, config: Config) -> Iterator[str]:
     others = sorted({reason for dataset in scores.datasets if (reason := comparison.otherness(config, dataset))})
     if others:
         yield f"Not the paper's setting ({', '.join(others)}): no independent evidence for or against the paper."
-    if config.objectives and len(scores.seeds) == 1:
-        yield "One training seed: the intervals do not include the spread between training runs."
-    elif config.objectives:
+    if config.objectives:
+        yield from markdown.seed_notes(len(scores.seeds))
+    if len(scores.seeds) > 1:
         yield f"{len(scores.seeds)} training seeds: a rough estimate of the spread between training runs at best."
     small = {dataset: scores.problems(dataset) for dataset in scores.datasets if scores.problems(dataset) < 100}
     if small:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from maxk.reporting.load import Scores
 
 MARKS = (
-    "Bold: best of a column; underlined: second best; *: significantly better than the second. Notes give the tests."
+    "Bold: best of a column; underlined: second; *: off-policy BoN is significantly better than the paper's best "
+    "baseline (Wilcoxon, as in the paper). Notes give the tests."
 )
 
 
@@ -196,8 +197,8 @@ def _statistics(scores: Scores, config: Config) -> pd.DataFrame:
 STATISTICS = DataTable(
     "statistics",
     "Every mean with its interval",
-    "Every number of the tables and every point of the curves with its percentile bootstrap interval over problems and "
-    "training seeds: one row per policy, dataset and quantity.",
+    "Every number of the tables and every point of the curves with its interval over problems, and over training seeds "
+    "if there are several: one row per policy, dataset and quantity.",
     _statistics,
 )
 
@@ -211,10 +212,12 @@ def _paired_tests(scores: Scores, config: Config) -> pd.DataFrame:
 PAIRED_TESTS = DataTable(
     "paired_tests",
     "Differences between policies with intervals and tests",
-    "Differences between policies on the same problems: best against second, and every policy against the base model "
-    "and against GRPO. Each has its bootstrap interval and p-value, Wilcoxon's signed-rank test on means over seeds "
-    "(zero differences dropped and counted; p also Holm-corrected over datasets), the number of problems on which "
-    "either is better, and the rank-biserial correlation as effect size.",
+    "Differences between policies on the same problems: best against second, off-policy BoN against the paper's best "
+    "baseline, and every policy against the base model and against GRPO. Each has an interval and a test of the "
+    "difference shown (p_mean; Holm-corrected over the policies compared with the same reference). With several "
+    "training seeds it is about methods, with one about these trained policies. Wilcoxon's signed-rank test on means "
+    "over seeds is the paper's (Holm-corrected over datasets). Further: on how many problems either is better, and the "
+    "rank-biserial correlation.",
     _paired_tests,
 )
 

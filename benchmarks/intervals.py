@@ -1,0 +1,164 @@
+"""Coverage of 95 % intervals and type-I error of 5 % tests for "method A is better than method B", by simulation.
+
+    python benchmarks/intervals.py                     # a few minutes on one core
+    python benchmarks/intervals.py --datasets 4000
+
+Each data set is drawn from a logistic model of problems (θ), methods × problems, training seeds and seeds × problems:
+a sample earns reward 1 with probability 1/(1 + e^−η), else part of it now and then; max@128 is estimated from 256
+samples.
+
+    equal    A and B are one method: 1 − coverage is the type-I error of the test
+    better   B's logits are higher by 0.6
+    skewed   B gains much on 15 % of problems and loses a little on all others, so that the true means are equal: again
+             a type-I error
+
+`seed sd` is the spread of a method's true max@128 between seeds. Wilcoxon's test of the seed-averaged values is beside
+it: it answers another question, so its rejections where means are equal are no errors of the test, but of whoever reads
+it as a test of the means. With one seed the statement is about the two trained policies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from maxk.estimators import best_of_k_weights
+from maxk.statistics import Floats, difference, sign_flip_p, wilcoxon_signed_rank
+
+LEVELS = np.array([0, 1 / 3, 2 / 3, 1.0])
+SAMPLES, K = 256, 128
+MEAN, PROBLEM, METHOD, INTERACTION = -4.0, 5.0, 0.5, 0.7  # of logits: mean, and standard deviations
+SEEDS = {0.0: 0.0, 0.006: 0.115, 0.016: 0.307}  # sd of a seed's true max@128: sd of its logits
+GAIN, GAINING = 5.0, 0.15
+PROBLEMS = (20, 40, 100, 400)
+# P(best of K is among the lowest m of SAMPLES), m = 0 … SAMPLES.
+CUMULATED = np.concatenate([[0.0], np.cumsum(best_of_k_weights(SAMPLES, K))])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", type=int, default=1000, help="simulated data sets per cell")
+    args = parser.parse_args()
+    error, start = 100 * np.sqrt(0.05 * 0.95 / args.datasets), time.process_time()
+    print(f"Percent of {args.datasets} data sets; standard error at 95 %: {error:.1f}\n")
+    several_seeds(args.datasets)
+    one_seed(args.datasets)
+    print(f"\n{time.process_time() - start:.0f} CPU-seconds")
+
+
+def several_seeds(datasets: int) -> None:
+    """Coverage of the interval about methods, and rejections by Wilcoxon's test."""
+    print("                          coverage of the interval      Wilcoxon rejects")
+    print("problems seeds seed sd    equal   better   skewed        equal   skewed")
+    covered = []
+    for problems in PROBLEMS:
+        for seeds in (2, 3, 5):
+            for sd in SEEDS:
+                cells = [crossed_cell(case, problems, seeds, sd, datasets) for case in ("equal", "better", "skewed")]
+                (equal, w_equal), (better, _), (skewed, w_skewed) = cells
+                covered += [equal, better, skewed]
+                numbers = f"{equal:6.1f}   {better:6.1f}   {skewed:6.1f}       {w_equal:6.1f}   {w_skewed:6.1f}"
+                print(f"{problems:8d} {seeds:5d} {sd:7.3f}   {numbers}", flush=True)
+    outside = sum(not 93 <= one <= 97 for one in covered)
+    print(f"\n{outside} of {len(covered)} cells outside 93–97; lowest {min(covered):.1f}, highest {max(covered):.1f}\n")
+
+
+def crossed_cell(case: str, problems: int, seeds: int, sd: float, datasets: int) -> tuple[float, float]:
+    """Percent of intervals that hold the true difference, and of Wilcoxon's tests that reject."""
+    rng, true = np.random.default_rng([problems, seeds, int(1000 * sd), len(case)]), true_difference(case, SEEDS[sd])
+    covered = rejected = 0
+    for a, b in draw(rng, case, problems, seeds, SEEDS[sd], datasets):
+        low, high = difference(b, a).interval(0.95)
+        covered += low <= true <= high
+        if case != "better":
+            rejected += wilcoxon_signed_rank(b.mean(axis=0), a.mean(axis=0)).p_value < 0.05
+    return 100 * covered / datasets, 100 * rejected / datasets
+
+
+def one_seed(datasets: int) -> None:
+    """The same for two trained policies, without a spread between seeds, and the sign-flip test."""
+    print("one seed        coverage of the interval     sign flips reject    Wilcoxon rejects")
+    print("problems        equal   better   skewed       equal   skewed       equal   skewed")
+    for problems in PROBLEMS:
+        cells = [one_seed_cell(case, problems, datasets) for case in ("equal", "better", "skewed")]
+        (equal, flips, wilcoxon), (better, *_), (skewed, skewed_flips, skewed_wilcoxon) = cells
+        coverage = f"{equal:6.1f}   {better:6.1f}   {skewed:6.1f}"
+        rejected = f"{flips:6.1f}   {skewed_flips:6.1f}      {wilcoxon:6.1f}   {skewed_wilcoxon:6.1f}"
+        print(f"{problems:8d}       {coverage}      {rejected}", flush=True)
+
+
+def one_seed_cell(case: str, problems: int, datasets: int) -> tuple[float, float, float]:
+    rng, true = np.random.default_rng([problems, 1, len(case)]), true_difference(case, 0.0)
+    covered = flips = wilcoxon = 0
+    for a, b in draw(rng, case, problems, 1, 0.0, datasets):
+        low, high = difference(b, a).interval(0.95)
+        covered += low <= true <= high
+        if case != "better":
+            flips += sign_flip_p(b[0] - a[0], flips=2_000) < 0.05
+            wilcoxon += wilcoxon_signed_rank(b[0], a[0]).p_value < 0.05
+    return 100 * covered / datasets, 100 * flips / datasets, 100 * wilcoxon / datasets
+
+
+# ---------------------------------------------------------------------------------------------------------- the model
+def draw(
+    rng: np.random.Generator, case: str, problems: int, seeds: int, seed_sd: float, datasets: int
+) -> Iterator[tuple[Floats, Floats]]:
+    """Estimates of max@K [seeds, problems] of both methods, data set by data set."""
+    chunk = max(1, 200_000 // (seeds * problems))
+    for start in range(0, datasets, chunk):
+        count = min(chunk, datasets - start)
+        logits = (
+            rng.normal(MEAN, PROBLEM, (count, 1, 1, problems))
+            + rng.normal(0, METHOD, (count, 2, 1, problems))
+            + rng.normal(0, seed_sd, (count, 2, seeds, 1))
+            + rng.normal(0, INTERACTION, (count, 2, seeds, problems))
+        )
+        if case == "better":
+            logits[:, 1] += 0.6
+        elif case == "skewed":
+            gains = rng.random((count, 1, problems)) < GAINING
+            logits[:, 1] += np.where(gains, GAIN, -loss(seed_sd))
+        yield from ((a, b) for a, b in estimates(rng, logits))
+
+
+def estimates(rng: np.random.Generator, logits: Floats) -> Floats:
+    """max@K of SAMPLES samples for each logit."""
+    counts = np.cumsum(rng.multinomial(SAMPLES, chances(logits)), axis=-1)
+    return np.diff(CUMULATED[counts], axis=-1, prepend=0.0) @ LEVELS
+
+
+def chances(logits: Floats) -> Floats:
+    """Probabilities [..., 4] of the rewards LEVELS."""
+    full = 1 / (1 + np.exp(-logits))
+    part = 0.35 / (1 + np.exp(-(logits + 5))) * (1 - full)
+    return np.stack([1 - full - part, 0.7 * part, 0.3 * part, full], axis=-1)
+
+
+def true_mean(mean: float, seed_sd: float) -> float:
+    """True max@K over problems and seeds, for a normal distribution of logits; by quadrature."""
+    at = np.linspace(-8, 8, 4_001)
+    weights = np.exp(-(at**2) / 2)
+    spread = np.sqrt(PROBLEM**2 + METHOD**2 + seed_sd**2 + INTERACTION**2)
+    below = np.clip(np.cumsum(chances(mean + spread * at), axis=-1), 0, 1) ** K
+    return float(weights @ (np.diff(below, axis=-1, prepend=0.0) @ LEVELS) / weights.sum())
+
+
+def true_difference(case: str, seed_sd: float) -> float:
+    return true_mean(MEAN + 0.6, seed_sd) - true_mean(MEAN, seed_sd) if case == "better" else 0.0
+
+
+def loss(seed_sd: float) -> float:
+    """How much B loses on most problems of the skewed case, so that both true means are equal; by bisection."""
+    low, high = 0.0, 3.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        gained = GAINING * true_mean(MEAN + GAIN, seed_sd) + (1 - GAINING) * true_mean(MEAN - middle, seed_sd)
+        low, high = (middle, high) if gained > true_mean(MEAN, seed_sd) else (low, middle)
+    return low
+
+
+if __name__ == "__main__":
+    main()
