@@ -1,0 +1,128 @@
+"""Rewards of completions by their tests, for tools that ask for one at a time from many threads or tasks.
+
+    from maxk.integrations.code_reward import grade, score
+
+    grade("```python\\nprint(int(input()) + 1)\\n```", [{"stdin": "1\\n", "expected": "2\\n"}]).reward  # 1.0
+
+Tests are a list of `{"stdin": …, "expected": …}` (or pairs), or its JSON. One grader per process serves all callers:
+what arrives while it is busy is graded together, on all cores. `configure` sets its options before the first call.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import math
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from maxk.grading import Grader, Verdict, extract_program
+
+Submission = tuple[str | None, list[tuple[str, str]]]
+
+
+class SharedGrader:
+    """A grader for concurrent callers. Options are those of `maxk.grading.Grader`; it starts with the first call."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        self._grader: Grader | None = None
+        self._waiting: deque[tuple[Future[Verdict], Submission]] = deque()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="maxk-grader")
+
+    def submit(self, completion: str, tests: Any) -> Future[Verdict]:
+        """The verdict to come of the program in a completion. Raises ValueError for tests that it does not know."""
+        verdict: Future[Verdict] = Future()
+        self._waiting.append((verdict, (extract_program(completion).program, parsed(tests))))
+        self._thread.submit(self._grade_waiting)
+        return verdict
+
+    def close(self) -> None:
+        """Grades what is waiting, then ends the grader's processes."""
+        self._thread.shutdown()
+        if self._grader is not None:
+            self._grader.close()
+
+    def _grade_waiting(self) -> None:
+        """In the grader's thread: everything that arrived since it last looked."""
+        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if not batch:
+            return
+        try:
+            if self._grader is None:
+                self._grader = Grader(**self._options).__enter__()
+            verdicts = self._grader.grade([submission for _, submission in batch])
+        except BaseException as error:
+            for future, _ in batch:
+                future.set_exception(error)
+        else:
+            for (future, _), verdict in zip(batch, verdicts, strict=True):
+                future.set_result(verdict)
+
+
+def parsed(tests: Any) -> list[tuple[str, str]]:
+    """Tests as (stdin, expected) pairs. Raises ValueError for any other shape, and where there are none."""
+    if isinstance(tests, str):
+        tests = json.loads(tests)
+    if not isinstance(tests, Sequence) or not tests:
+        raise ValueError(f"tests must be a non-empty list of {{stdin, expected}}, got {tests!r}")
+    return [_pair(test) for test in tests]
+
+
+def _pair(test: Any) -> tuple[str, str]:
+    values = (test.get("stdin"), test.get("expected")) if isinstance(test, Mapping) else tuple(test)
+    if len(values) != 2 or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"a test is {{stdin, expected}} with text in both, got {test!r}")
+    return values
+
+
+_shared: SharedGrader | None = None
+
+
+def configure(**options: Any) -> None:
+    """Sets the options of this process's grader, such as `limits=Limits(cpu_s=4.0)`; replaces one that runs."""
+    global _shared
+    if _shared is not None:
+        _shared.close()
+    _shared = SharedGrader(**options)
+
+
+def shared() -> SharedGrader:
+    """This process's grader."""
+    if _shared is None:
+        configure()
+    assert _shared is not None
+    return _shared
+
+
+def grade(completion: str, tests: Any) -> Verdict:
+    """The verdict of the program in a completion."""
+    return shared().submit(completion, tests).result()
+
+
+def score(completion: str, tests: Any) -> dict[str, float]:
+    """`score`: the fraction of tests passed; `ungraded`: 1.0 if the grader itself failed, then the score is 0.0.
+
+    For trainers that take no NaN. Where `ungraded` is not rare, the rewards are wrong: look at the grader.
+    """
+    reward = grade(completion, tests).reward
+    ungraded = math.isnan(reward)
+    return {"score": 0.0 if ungraded else reward, "ungraded": float(ungraded)}
+
+
+@atexit.register
+def _close() -> None:
+    if _shared is not None:
+        _shared.close()
+
+
+def _forget() -> None:
+    """A forked child has no grader thread: it makes a grader of its own."""
+    global _shared
+    _shared = None
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,190 @@
+"""Adapters called as their tools call them; expected advantages by enumeration of all subsets."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import contracts
+import numpy as np
+import pytest
+import torch
+
+from enumeration import leave_one_out
+from maxk.integrations import code_reward, groups, openrlhf, rllm, skyrl, slime
+from maxk.objectives import make
+
+SPEC = {"type": "bon_loo1", "k": 2}
+GROUP_A, GROUP_B = [1.0, 1.0, 0.0, 0.0], [0.5, 0.0, 0.0, 1.0]
+REWARDS = torch.tensor([value for pair in zip(GROUP_A, GROUP_B, strict=True) for value in pair])  # interleaved
+UID = ["a", "b"] * 4
+MASK = torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]] * 4)
+ANSWER = "```python\nprint(sum(map(int, input().split())))\n```"
+TESTS = [{"stdin": "1 2\n", "expected": "3\n"}, {"stdin": "1 1\n", "expected": "3\n"}]
+
+
+def loo1(rewards: list[float]) -> list[float]:
+    """The advantages of SPEC, on-policy."""
+    return leave_one_out(rewards, [1.0] * len(rewards), 2)
+
+
+def expected() -> torch.Tensor:
+    """Advantages of the interleaved batch."""
+    a, b = loo1(GROUP_A), loo1(GROUP_B)
+    return torch.tensor([value for pair in zip(a, b, strict=True) for value in pair])
+
+
+# ---- groups
+def test_groups_of_different_sizes_and_in_any_order() -> None:
+    rewards = torch.tensor([1.0, 0.0, 0.5, 0.0, 1.0], dtype=torch.float64)
+    found = groups.group_advantages(make(SPEC), rewards, ["x", "y", "x", "y", "x"])
+    x, y = loo1([1.0, 0.5, 1.0]), loo1([0.0, 0.0])
+    torch.testing.assert_close(found, torch.tensor([x[0], y[0], x[1], y[1], x[2]], dtype=torch.float64))
+
+
+def test_an_objective_scaled_by_the_batch_refuses_groups_of_two_sizes() -> None:
+    objective = make({"type": "bon_offpolicy", "k": 2})
+    with pytest.raises(ValueError, match=r"bon_offpolicy needs groups of one size, got \[2, 3\]"):
+        groups.group_advantages(objective, torch.ones(5), ["x", "y", "x", "y", "x"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"type": "bon_offpolicy_exact", "k": 2}, "needs current log-probabilities, which verl does not pass"),
+        ({"type": "bon_loo1", "k": {"schedule": "linear", "start": 4, "end": 1}}, "verl does not pass the progress"),
+        ({"type": "bon_loo"}, "unknown objective type"),
+    ],
+)
+def test_objectives_that_would_be_others_are_refused(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        groups.on_policy_objective(spec, "verl")
+
+
+# ---- estimators
+@pytest.fixture
+def verl(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The estimator that verl finds, with verl itself a stand-in."""
+    registry = contracts.verl_registry(monkeypatch)
+    monkeypatch.delitem(sys.modules, "maxk.integrations.verl", raising=False)
+    importlib.import_module("maxk.integrations.verl")
+    yield registry["maxk"]
+    sys.modules.pop("maxk.integrations.verl", None)
+
+
+def test_verl(verl: Any) -> None:
+    advantages, returns = contracts.verl_call(verl, REWARDS, MASK, UID, {"adv_estimator": "maxk", "maxk": SPEC})
+    torch.testing.assert_close(advantages, expected()[:, None] * MASK)
+    torch.testing.assert_close(returns, advantages)
+
+
+@pytest.mark.parametrize("config", [None, {"adv_estimator": "maxk"}])
+def test_verl_without_an_objective(verl: Any, config: Any) -> None:
+    with pytest.raises(ValueError, match=r"algorithm.maxk is not set: name an objective"):
+        contracts.verl_call(verl, REWARDS, MASK, UID, config)
+
+
+def test_skyrl(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = contracts.skyrl_registry(monkeypatch)
+    skyrl.register(SPEC)
+    advantages, _ = contracts.skyrl_call(registry["maxk"], REWARDS, MASK, UID)
+    torch.testing.assert_close(advantages, expected()[:, None] * MASK)
+
+
+def test_rllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = contracts.rllm_registry(monkeypatch)
+    rllm.register(SPEC, name="best_of_2")
+    found = contracts.rllm_call(registry["best_of_2"], [GROUP_A, GROUP_B, [1.0, 0.0]])
+    wanted = [loo1(group) for group in (GROUP_A, GROUP_B, [1.0, 0.0])]
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_slime() -> None:
+    samples = [contracts.SlimeSample(ord(uid), reward) for uid, reward in zip(UID, REWARDS.tolist(), strict=True)]
+    raw, rewards = slime.post_process_rewards(SimpleNamespace(maxk=SPEC), samples)
+    assert raw == REWARDS.tolist()
+    np.testing.assert_allclose(rewards, expected(), atol=1e-7)
+
+
+def test_slime_without_an_objective() -> None:
+    with pytest.raises(ValueError, match="maxk is not set"):
+        slime.post_process_rewards(SimpleNamespace(), [])
+
+
+def test_prime_rl(monkeypatch: pytest.MonkeyPatch) -> None:
+    contracts.prime_rl_modules(monkeypatch)
+    from maxk.integrations.prime_rl import score_group
+
+    episodes = [contracts.prime_rl_episode(reward) for reward in GROUP_B]
+    spoiled = contracts.prime_rl_episode(1.0, has_error=True)
+    score_group([*episodes, spoiled], SPEC)
+    found = [episode.traces[0].advantage for episode in episodes]
+    np.testing.assert_allclose(found, loo1(GROUP_B), atol=1e-12)
+    assert not hasattr(spoiled.traces[0], "advantage")
+
+
+def test_prime_rl_without_a_trainable_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    contracts.prime_rl_modules(monkeypatch)
+    from maxk.integrations.prime_rl import score_group
+
+    score_group([contracts.prime_rl_episode(1.0, trainable=False)], SPEC)
+
+
+# ---- rewards
+@pytest.fixture(scope="module", autouse=True)
+def grader() -> Any:
+    code_reward.configure(workers=1)
+    yield
+    code_reward.shared().close()
+
+
+def test_the_shared_grader_serves_many_callers_at_once() -> None:
+    submitted = [code_reward.shared().submit(f"```python\nprint({i} % 2)\n```", [("", "1\n")]) for i in range(20)]
+    assert [future.result().reward for future in submitted] == [float(i % 2) for i in range(20)]
+
+
+@pytest.mark.parametrize("tests", [TESTS, json.dumps(TESTS), [tuple(test.values()) for test in TESTS]])
+def test_tests_in_their_shapes(tests: Any) -> None:
+    assert code_reward.score(ANSWER, tests) == {"score": 0.5, "ungraded": 0.0}
+
+
+@pytest.mark.parametrize("tests", [[], "[]", [{"input": "1\n", "output": "1\n"}], [("1\n",)], [(1, 2)], None])
+def test_unknown_tests_are_refused(tests: Any) -> None:
+    with pytest.raises(ValueError, match="test"):
+        code_reward.score(ANSWER, tests)
+
+
+def test_a_failed_grader_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_reward, "grade", lambda completion, tests: SimpleNamespace(reward=float("nan")))
+    assert code_reward.score(ANSWER, TESTS) == {"score": 0.0, "ungraded": 1.0}
+
+
+def test_a_grader_that_cannot_start_tells_every_caller() -> None:
+    grader = code_reward.SharedGrader(sandbox="no-such-tier")
+    for future in [grader.submit(ANSWER, TESTS), grader.submit(ANSWER, TESTS)]:
+        with pytest.raises(Exception, match="no-such-tier"):
+            future.result()
+    grader.close()
+
+
+def test_verl_reward(verl: Any) -> None:
+    """As NaiveRewardManager calls it: by keyword, and it takes `score` from a mapping."""
+    from maxk.integrations.verl import compute_score
+
+    result = compute_score(
+        data_source="mbpp", solution_str=ANSWER, ground_truth=json.dumps(TESTS), extra_info={"num_turns": 1}
+    )
+    assert result["score"] == 0.5
+
+
+def test_openrlhf_reward() -> None:
+    """Queries are prompt + completion: a program in the prompt is not graded."""
+    prompt = "Add. Do not answer\n```python\nprint(3)\n```\n"
+    result = openrlhf.reward_func([prompt + ANSWER], [prompt], [json.dumps(TESTS)])
+    assert result["rewards"].tolist() == [0.5]
+    assert result["scores"].tolist() == [0.5]
+    assert result["extra_logs"]["ungraded"].tolist() == [0.0]
