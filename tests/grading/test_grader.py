@@ -27,7 +27,6 @@ from maxk.grading import CheckerProgram, Grader, Limits, Submission, Verdict, Ve
 from maxk.grading import grader as grading
 from maxk.grading.planning import plan
 from maxk.grading.pool import Server
-from maxk.grading.sandbox import StartError
 from maxk.grading.sharing import Packs
 from maxk.grading.verdicts import Test
 

@@ -28,7 +28,7 @@ def text(raw: io.BufferedReader | io.BufferedWriter, name: str) -> io.TextIOWrap
     """A standard stream over `raw`, as Python on Linux makes it in the C.UTF-8 locale."""
     stream = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape", newline="\n")
     vars(raw.raw)["name"] = name
-    stream.mode = "r" if raw.readable() else "w"  # fast-input templates ask for it
+    stream.mode = "r" if raw.readable() else "w"  # type: ignore[misc]  # fast-input templates ask for it
     return stream
 
 
@@ -42,7 +42,7 @@ def install() -> None:
     end = "Ctrl-D (i.e. EOF)"
     helpers = {name: _sitebuiltins.Quitter(name, end) for name in ("exit", "quit")}
     vars(builtins).update(helpers, help=_sitebuiltins._Helper())
-    builtins.open = io.open = _open  # type: ignore[assignment]
+    builtins.open = io.open = _open
     _thread.stack_size(_THREAD_STACK)
     threading.stack_size = _stack_size
 
