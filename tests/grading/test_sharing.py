@@ -14,7 +14,7 @@ from honest_programs import PROGRAMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxk.grading import Grader, Limits
+from maxk.grading import Grader, Limits, Submission
 from maxk.grading.sandbox import _PRELOAD
 from maxk.grading.sharing import language, may_share
 from maxk.grading.sharing.language import refusal
@@ -400,7 +400,7 @@ def test_auto_equals_fork_on_honest_stateful_and_corpus_programs() -> None:
                 outputs[mode].setdefault(number, []).append(output)
                 return output.strip() == expected.strip()
 
-            submissions.append((source, tests, None, keep))
+            submissions.append(Submission(source, tests, checker=keep))
         with Grader(Limits(cpu_s=0.7, memory_mb=256, output_bytes=11 << 20), mode=mode) as grader:
             statuses[mode] = [verdict.statuses for verdict in grader.grade(submissions)]
     for number, (source, _) in enumerate(items):
