@@ -16,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from maxk.grading import Grader, Limits
+from maxk.grading import Grader, Limits, Submission
 
 HERE = Path(__file__).parent
 
@@ -87,10 +87,10 @@ def main(tier: str, folder: Path) -> dict:
             return True
 
         stdin = "3\n" * (1 << 20) if "huge_stdin" in path.stem else "3\n"
-        items.append((source, [(stdin, marker)], limits, see))
+        items.append(Submission(source, [(stdin, marker)], limits, see))
         if path.stem == MEMORY_SCAN:  # what it finds where its marker is not expected: its own constant
             with Grader(workers=1, sandbox=tier, mode="fork") as grader:
-                grader.grade([(source, [(stdin, "something else")], limits, see)])
+                grader.grade([Submission(source, [(stdin, "something else")], limits, see)])
             outputs["control"] = outputs[MEMORY_SCAN]
     with Grader(workers=2, sandbox=tier, mode="fork") as grader:
         victim = ("print('OUTPUT-OF-' + str('ANOTHER-PROGRAM'))", [("", "OUTPUT-OF-ANOTHER-PROGRAM")])

@@ -433,6 +433,101 @@ print(b.getvalue())
 import time
 t = time.perf_counter()
 print(time.perf_counter() >= t)
+### crlf_is_kept | abc\r\n
+s = input()
+print(len(s), repr(s))
+### crlf_lines | a b\r\nc\rd\n
+import sys
+print([len(line) for line in sys.stdin])
+### crlf_compared | abc\r\n
+print("YES" if input() == "abc" else "NO")
+### large_thread_stack | 7\n
+import sys, threading
+sys.setrecursionlimit(10**6)
+threading.stack_size(1 << 30)
+def main():
+    print(int(input()) * 2)
+t = threading.Thread(target=main)
+t.start()
+t.join()
+### stack_limit_infinite | 7\n
+import resource
+resource.setrlimit(resource.RLIMIT_STACK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(int(input()) + 1)
+### stack_limit_soft | 7\n
+import resource
+resource.setrlimit(resource.RLIMIT_STACK, [0x10000000, resource.RLIM_INFINITY])
+print(int(input()) + 1)
+### stdout_replaced_at_the_end | 1\n
+import sys, io
+print("answer", input())
+sys.stdout = io.StringIO()
+print("debug")
+### stdout_none_at_the_end | 1\n
+import sys
+print("answer", input())
+sys.stdout = None
+print("debug")
+### stdout_is_stderr | 1\n
+import sys
+print("answer", input())
+sys.stdout = sys.stderr
+print("debug")
+### stdout_to_devnull | 1\n
+import sys, os
+print("answer", input())
+sys.stdout.flush()
+sys.stdout = open(os.devnull, "w")
+print("debug")
+### stderr_to_devnull | 1\n
+import sys, os
+sys.stderr = open(os.devnull, "w")
+print("answer", input())
+### writer_never_flushed | 1\n
+import io
+out = io.BufferedWriter(io.FileIO(1, "w"))
+out.write(input().encode() + b"\n")
+### dev_stdin | 1 2\n3\n
+print(sum(map(int, open("/dev/stdin").read().split())))
+### dev_stdin_lines | 1 2\n3\n
+print(len(open("/dev/stdin").readlines()))
+### exact_recursion | 5\n
+def f(n): return 0 if n == 0 else 1 + f(n - 1)
+for n in range(985, 1003):
+    try:
+        print(n, f(n))
+    except RecursionError:
+        print(n, "deep")
+### exact_recursion_of_a_method | 5\n
+class A:
+    def f(self, n): return len(str(n)) if n == 0 else 1 + self.f(n - 1)
+for n in range(985, 1003):
+    try:
+        print(n, A().f(n))
+    except RecursionError:
+        print(n, "deep")
+### recursion_limit_is_the_usual | 5\n
+import sys
+print(sys.getrecursionlimit())
+sys.setrecursionlimit(2 ** 31 - 1)
+print(sys.getrecursionlimit())
+### names_of_streams | 5\n
+import sys
+print(sys.stdin.name, sys.stdin.encoding, sys.stdin.isatty(), sys.stdout.name, sys.stdout.encoding)
+### own_source | 5\n
+print(len(open(__file__).read()) > 20, __file__.endswith("main.py"))
+### site_builtins | 5\n
+print(callable(help), type(exit).__name__, exit)
+### a_file_that_is_not_there | 5\n
+import sys
+try:
+    sys.stdin = open("no_such_file.txt")
+except FileNotFoundError:
+    pass
+print(input())
+### preferred_encoding | 5\n
+import locale
+print(locale.getpreferredencoding())
 """
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from honest_programs import PROGRAMS
 
-from maxk.grading import Grader, Limits
+from maxk.grading import Grader, Limits, Submission
 
 # Without files there is nothing to import later and no standard input to map by path.
 NEEDS_FILES = {"mmap_stdin"}
@@ -55,7 +55,7 @@ def test_programs_end_as_under_plain_python(sandbox: str, mode: str, plain: dict
         return output == expected
 
     with Grader(Limits(cpu_s=10), sandbox=sandbox, mode=mode) as grader:
-        tests = [(source, [(stdin, plain[name][0])] * 2, None, exactly) for name, source, stdin in kept]
+        tests = [Submission(source, [(stdin, plain[name][0])] * 2, checker=exactly) for name, source, stdin in kept]
         verdicts = grader.grade(tests)
     bad_text = {"bad_utf8_escape"}  # prints a byte that is not UTF-8, which no expected output can be
     wrong = {}

@@ -159,6 +159,6 @@ def test_a_server_that_ended_before_it_was_spoken_to_says_why(monkeypatch: pytes
         raise BrokenPipeError(32, "Broken pipe")
 
     monkeypatch.setattr(sandbox, "_command", lambda *_: ["/bin/sh", "-c", "echo no user namespaces here >&2; exit 1"])
-    monkeypatch.setattr(sandbox, "send_memory_file", late)
+    monkeypatch.setattr(sandbox.ServerProcess, "send", late)
     with pytest.raises(sandbox.StartError, match="no user namespaces here"):
         sandbox.ServerProcess("landlock").wait_ready()

@@ -45,7 +45,7 @@ dd  d re.findall
 di  d heapq.nlargest heapq.nsmallest
 dt  d isinstance
 t   d collections.defaultdict
-fi* d functools.reduce
+fid* d functools.reduce
 i   i iter reversed itertools.cycle itertools.pairwise
 id* i enumerate itertools.combinations itertools.combinations_with_replacement itertools.islice itertools.permutations
 if  i itertools.accumulate
