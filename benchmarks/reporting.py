@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 
 from maxk import config as configuration
-from maxk import estimators, tracking
+from maxk import estimators
 from maxk.artifacts import files, records
 from maxk.artifacts.paths import BASE
 from maxk.artifacts.records import Policy, Provenance
 from maxk.config import Config
+from maxk.tracking import mirror
 
 DATASETS = ("contests", "live", "bench", "forces", "basic")
 PAPER = ("codecontests", "livecodebench", "livebench", "codeforces", "mbpp")
@@ -60,7 +61,7 @@ def main() -> None:
             folder.mkdir(parents=True, exist_ok=True)
             os.chdir(folder)
             files.write_json(config.layout.config, config.model_dump(mode="json"))
-            tracking.start(config)
+            mirror.start(config)
             write_scores(config)
             write_logs(config)
             print(f"{name}: {len(config.evaluated)} datasets × {len(config.policies)} policies")

@@ -1,9 +1,9 @@
-"""All scores of an experiment as one structure, or a refusal to mix what does not belong together.
+"""All scores of an experiment as one structure, or a refusal to mix scores that do not belong together.
 
-A row is an objective (or the base model), pooled over its training seeds; a cell is a row on a dataset.
-Scores may share a table only if they agree on experiment, settings, sandbox tier, backend, the base policy and, dataset
-by dataset, on the problems, and if every policy was trained as the configuration says: else a `UserError` names both
-files and the differing key. What has no scores yet stays a blank cell with a note, never a zero.
+A row is an objective (or the base model) with all its training seeds; a cell is a row on a dataset. Scores may share a
+table only if they agree on experiment, settings, sandbox tier, backend, base policy and each dataset's problems, and if
+every policy was trained with the present configuration. Otherwise a `UserError` names both files and the differing key.
+Missing scores are a blank cell with a note, never a zero.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from maxk.errors import UserError
 from maxk.reporting import MEAN
 from maxk.statistics import Floats
 
-EVERY = "every dataset"  # where a note is of no single one
+EVERY = "every dataset"  # for notes that concern no single dataset
 _REMEDY = "make both with one configuration (`maxk sample`, `maxk verify`, `maxk score`)"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Scores of a row on a dataset: estimates are [seeds, problems, ks], sample statistics pooled."""
+    """Scores of a row on a dataset: estimates [seeds, problems, ks]; statistics of samples are pooled over seeds."""
 
     seeds: tuple[int, ...]  # training seeds; empty for the base model, which has one set of scores
     estimates: Mapping[str, Floats]  # by metric: "max", "pass"
-    entropies: Floats | None  # of all completions; None where the backend gave none
+    entropies: Floats | None  # of all completions; None if the backend gave none
     mean_tokens: float
     truncated: float
 
 
 @dataclass(frozen=True)
 class Absence:
-    """Scores that a row lacks on a dataset (or on `EVERY`), and how that is said."""
+    """A note on the scores that a row lacks on a dataset (or on `EVERY`)."""
 
     row: str
     dataset: str
@@ -55,9 +55,9 @@ class Absence:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Everything the reports are made from. `labels` holds the rows in the order of the tables.
+    """Everything that reports are made from. `labels` holds the rows in the order of the tables.
 
-    Equal only to itself, so that what is drawn from it can be kept.
+    Compared by identity, so that results computed from it can be cached.
     """
 
     experiment: str
@@ -75,12 +75,12 @@ class Scores:
         return tuple(self.labels)
 
     def problems(self, dataset: str) -> int:
-        """Number of problems of a dataset; 0 where nothing is scored on it."""
+        """Number of problems of a dataset; 0 if nothing is scored on it."""
         cells = (self.cells.get((row, dataset)) for row in self.rows)
         return next((cell.estimates["max"].shape[1] for cell in cells if cell), 0)
 
     def values(self, row: str, dataset: str, quantity: str) -> Floats | None:
-        """Estimates [seeds, problems] of a quantity such as "max@128"; None where there are no scores."""
+        """Estimates [seeds, problems] of a quantity such as "max@128"; None without scores."""
         cell = self.cells.get((row, dataset))
         if cell is None:
             return None
@@ -88,7 +88,7 @@ class Scores:
         return cell.estimates[metric][:, :, self.ks.index(int(k))]
 
     def per_problem(self, row: str, dataset: str, quantity: str) -> Floats | None:
-        """Mean over seeds, [problems]: what is compared pairwise."""
+        """Mean over seeds, [problems]; None without scores."""
         values = self.values(row, dataset, quantity)
         return None if values is None else values.mean(axis=0)
 
@@ -99,9 +99,9 @@ class Scores:
         return np.concatenate(present) if found and len(present) == len(found) else None
 
     def half(self, which: int) -> Scores:
-        """Scores on every second problem of each dataset, from the first (0) or the second (1) on.
+        """Scores of every second problem of each dataset, starting with the first (0) or the second (1).
 
-        Estimates alone: entropies and lengths stay those of all problems.
+        Only estimates are halved; entropies and lengths remain those of all problems.
         """
         halves = {
             place: replace(cell, estimates={m: e[:, which::2] for m, e in cell.estimates.items()})
@@ -120,7 +120,7 @@ class Scores:
 
 
 def load(config: Config) -> Scores:
-    """Reads all scores that exist. Raises UserError on a mixture, and where there are none at all."""
+    """Reads all scores that exist. Raises UserError if they are a mixture, and if there are none."""
     labels = {row: config.label(row) for row in (BASE, *config.objectives)}
     consistent = _Consistency(config)
     cells: dict[tuple[str, str], Cell] = {}
@@ -153,12 +153,12 @@ def load(config: Config) -> Scores:
 
 
 class _Consistency:
-    """Reads score files one after another; each must agree with the configuration and with the first."""
+    """Reads score files; each must agree with the configuration and with the first file read."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._first: tuple[str, Provenance] | None = None
-        self._digests: dict[str, tuple[str, str | None]] = {}  # by what it is of: who said it first, and the digest
+        self._digests: dict[str, tuple[str, str | None]] = {}  # by input: the first file with it, and its digest
 
     @property
     def sandbox(self) -> str | None:
@@ -201,7 +201,7 @@ def _shared(source: Provenance) -> dict[str, Any]:
 
 
 def _digests(policy: str, dataset: str, source: Provenance) -> Iterator[tuple[str, str | None]]:
-    """What several scores are made from: the base policy, and problems trained and tested on."""
+    """Inputs that several score files share: the base policy, and the problems trained and tested on."""
     yield "base policy", source.inputs.get("policy") if policy == BASE else source.lineage.get("base")
     yield f"problems of {dataset}", source.inputs.get("problems")
     for name, digest in source.lineage.get("data", {}).items():
@@ -211,7 +211,7 @@ def _digests(policy: str, dataset: str, source: Provenance) -> Iterator[tuple[st
 def _partition(
     config: Config, row: str, dataset: str, seeds: Sequence[int]
 ) -> tuple[dict[int | None, str], list[int | None]]:
-    """Score files of a row on a dataset by training seed (None for the base), and the seeds without."""
+    """Score files of a row on a dataset by training seed (None for the base model), and the seeds without."""
     policies: dict[int | None, str] = {seed: policy_name(row, seed) for seed in seeds} or {None: row}
     paths = {seed: config.layout.scores(policy, dataset) for seed, policy in policies.items()}
     found = {seed: path for seed, path in paths.items() if Path(path).exists()}
@@ -219,7 +219,7 @@ def _partition(
 
 
 def _absences(row: str, label: str, absent: Mapping[str, Sequence[int | None]], seeds: int) -> Iterator[Absence]:
-    """A note a dataset that lacks seeds, or one where all lack the same."""
+    """One note per dataset that lacks seeds, or a single one if all datasets lack the same."""
     if len(absent) > 1 and len(set(map(tuple, absent.values()))) == 1:
         absent = {EVERY: next(iter(absent.values()))}
     for dataset, missing in absent.items():

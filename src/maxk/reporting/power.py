@@ -1,0 +1,126 @@
+"""How many problems and training seeds a comparison of two methods needs.
+
+The variance of a difference of means is made of components, estimated from scores of both policies:
+
+    Var = σ²_method×problem/N + 2·σ²_seed/S + 2·σ²_rest/(N·S),
+
+where `rest` is the interaction of seeds and problems together with the sampling of completions. Power is the fraction
+of simulated comparisons, with normal components, in which the test of the tables (`maxk.statistics.difference`) rejects
+equal means at 5 %. Two or three seeds estimate σ_seed badly: try other values (`--seed-sd`) before trusting a plan.
+
+    maxk power grpo bon_mean --difference 0.015 --config results/config.json
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from maxk.errors import UserError
+from maxk.reporting import markdown
+from maxk.reporting.load import Scores
+from maxk.statistics import INTERACTION_SUBTRACTED, Floats, t_quantile
+
+SIMULATIONS = 20_000
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Components:
+    """Variance components of a difference between two methods."""
+
+    problem: float  # method × problem: of the difference between the methods on a problem
+    seed: float  # of a method's mean between training seeds
+    rest: float  # seed × problem and sampling, of one method on one problem
+
+
+def components(scores: Scores, pair: Sequence[str], dataset: str, quantity: str) -> Components:
+    """Estimates them from the scores of two policies. Raises UserError if there are fewer than two seeds of either."""
+    values = [_values(scores, policy, dataset, quantity) for policy in pair]
+    rests = [_rest(one) for one in values]
+    seeds = [one.mean(axis=1).var(ddof=1) - rest / one.shape[1] for one, rest in zip(values, rests, strict=True)]
+    differences = values[0].mean(axis=0) - values[1].mean(axis=0)
+    from_rest = sum(rest / len(one) for one, rest in zip(values, rests, strict=True))
+    return Components(
+        problem=max(0.0, float(differences.var(ddof=1) - from_rest)),
+        seed=max(0.0, float(np.mean(seeds))),
+        rest=float(np.mean(rests)),
+    )
+
+
+def _values(scores: Scores, policy: str, dataset: str, quantity: str) -> Floats:
+    if policy not in scores.labels or dataset not in scores.datasets:
+        known = ", ".join([*scores.labels, *scores.datasets])
+        raise UserError(f"no policy {policy!r} with dataset {dataset!r} in this experiment; there are {known}")
+    values = scores.values(policy, dataset, quantity)
+    if values is None or values.shape[0] < 2 or values.shape[1] < 2:
+        raise UserError(
+            f"{policy} on {dataset}: variance components need scores of at least two training seeds on two problems; "
+            "add seeds (`seeds: [0, 1, 2]`) and run again"
+        )
+    return values
+
+
+def _rest(values: Floats) -> float:
+    """Mean square of what neither a problem nor a seed explains, of values [seeds, problems]."""
+    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    return float((rest**2).sum() / ((values.shape[0] - 1) * (values.shape[1] - 1)))
+
+
+def power(parts: Components, difference: float, problems: int, seeds: int) -> float:
+    """Probability that the test rejects when the methods differ by `difference`, with `seeds` ≥ 2 of each."""
+    rng = np.random.default_rng(0)
+    df_problem, df_seed = problems - 1, 2 * (seeds - 1)
+    rest = 2 * parts.rest / (problems * seeds)
+    of_problems, of_seeds = parts.problem / problems + rest, 2 * parts.seed / seeds + rest
+
+    def estimated(variance: float, df: int) -> Floats:
+        return variance * rng.chisquare(df, SIMULATIONS) / df
+
+    seen = difference + rng.normal(0, np.sqrt(of_problems + 2 * parts.seed / seeds), SIMULATIONS)
+    interaction = estimated(rest, df_seed * df_problem)
+    seed_variance = np.maximum(0, estimated(of_seeds, df_seed) - INTERACTION_SUBTRACTED * interaction)
+    squared = t_quantile(LEVEL, df_problem) ** 2 * estimated(of_problems, df_problem)
+    return float(np.mean(seen**2 > squared + t_quantile(LEVEL, df_seed) ** 2 * seed_variance))
+
+
+def table(parts: Components, difference: float, problems: Sequence[int], seeds: Sequence[int]) -> pd.DataFrame:
+    """Power by number of problems and of seeds: columns problems, seeds, power."""
+    rows = [(n, s, power(parts, difference, n, s)) for n in problems for s in seeds]
+    return pd.DataFrame(rows, columns=["problems", "seeds", "power"])
+
+
+def with_seed_sd(parts: Components, seed_sd: float | None) -> Components:
+    """The same with another standard deviation between seeds."""
+    return parts if seed_sd is None else replace(parts, seed=seed_sd**2)
+
+
+def to_markdown(parts: Components, frame: pd.DataFrame, title: str) -> str:
+    """The components and the table, problems × seeds."""
+    wide = frame.pivot(index="problems", columns="seeds", values="power")
+    lines = [f"**{title}**", "", *markdown.head(["problems", *(f"{seeds} seeds" for seeds in wide.columns)])]
+    lines += [markdown.row([str(n), *(f"{one:.2f}" for one in row)]) for n, row in wide.iterrows()]
+    spreads = [f"{name} {np.sqrt(value):.4f}" for name, value in vars(parts).items()]
+    notes = [
+        f"Probability that the test of the mean difference rejects at 5 %. Standard deviations: {', '.join(spreads)} "
+        "(problem: method × problem; seed: a method's mean between seeds; rest: seed × problem and sampling).",
+    ]
+    return markdown.below(lines, notes)
+
+
+def draw(frame: pd.DataFrame, path: str, title: str) -> None:
+    """Power against the number of problems, one line per number of seeds, as an image file."""
+    import seaborn as sns
+
+    from maxk.reporting import style
+
+    with style.applied():
+        grid = sns.relplot(
+            frame, kind="line", x="problems", y="power", hue="seeds", palette="crest", marker="o", height=3, aspect=1.5
+        )
+        grid.set(ylim=(0, 1), title=title, xlabel="problems", ylabel="power at 5 %")
+        grid.ax.axhline(0.8, color=style.BASE_COLOUR, linewidth=0.8, linestyle="--")
+        style.save(grid.figure, [path])

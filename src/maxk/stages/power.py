@@ -1,0 +1,48 @@
+"""`maxk power POLICY POLICY`: the problems and training seeds that a difference between two methods needs.
+
+    maxk power grpo bon_mean --difference 0.015 --config results/config.json
+    maxk power grpo bon_mean --difference 0.015 --seed-sd 0.01 --problems 100 408 600 --seeds 2 3 5 8 --plot power.png
+
+Variance components come from the scores of this experiment, which must have two or more seeds; `maxk.reporting.power`
+says how.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from maxk import config as configuration
+
+
+def register_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("power", help="problems and seeds that a difference between two methods needs")
+    parser.add_argument("policies", nargs=2, metavar="POLICY", help="two keys of `objectives`")
+    parser.add_argument("--difference", type=float, required=True, help="difference to detect, such as 0.015")
+    parser.add_argument("--quantity", help="by default max@headline_k")
+    parser.add_argument("--dataset", help="by default the first one that is evaluated")
+    parser.add_argument("--problems", type=int, nargs="+", default=[50, 100, 200, 400, 800])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 5, 8])
+    parser.add_argument("--seed-sd", type=float, help="standard deviation between seeds, instead of the estimated one")
+    parser.add_argument("--plot", metavar="FILE", help="draw the table, as PNG or PDF")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from maxk.errors import UserError
+    from maxk.reporting import estimates, power
+    from maxk.reporting.load import load
+
+    if min(*args.problems, *args.seeds) < 2:
+        raise UserError("--problems and --seeds must be 2 or more: one seed allows no claim about methods")
+    config = configuration.load(args.config)
+    quantity, dataset = args.quantity or f"max@{config.report.headline_k}", args.dataset or config.evaluated[0]
+    scores = load(config)
+    if quantity not in estimates.quantities(scores):
+        raise UserError(f"no quantity {quantity!r}; there are {', '.join(estimates.quantities(scores))}")
+    parts = power.with_seed_sd(power.components(scores, args.policies, dataset, quantity), args.seed_sd)
+    frame = power.table(parts, args.difference, args.problems, args.seeds)
+    title = f"Power for {' and '.join(args.policies)}: {args.difference:+g} of {quantity} on {dataset}"
+    print(power.to_markdown(parts, frame, title), end="")
+    if args.plot:
+        power.draw(frame, args.plot, title)
