@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def run(arguments: list[str], user: str, timeout: float = 150) -> subprocess.Com
     namespaces = ["--mount"] if IS_ROOT else ["--user", "--map-root-user"]
     environment = {
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *(path for path in sys.path if "site-packages" in path)]),
-        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": os.pathsep.join(["/usr/sbin:/usr/bin:/sbin:/bin", *_folder_of("bwrap")]),
         "LANG": "C.UTF-8",
     }
     return subprocess.run(
@@ -36,6 +37,11 @@ def run(arguments: list[str], user: str, timeout: float = 150) -> subprocess.Com
         env=environment,
         check=False,
     )
+
+
+def _folder_of(program: str) -> list[str]:
+    found = shutil.which(program)
+    return [str(Path(found).parent)] if found else []
 
 
 def _opened() -> list[str]:

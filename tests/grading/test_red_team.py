@@ -1,13 +1,45 @@
-"""Holes that an attack on the grader found: each program got, or nearly got, what it should not."""
+"""Holes that attacks on the grader found, by kind: each program got, or nearly got, what it should not."""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import isolation
+import pytest
+
+import maxk
 from maxk.grading import CheckerProgram, Grader, Limits, Submission, VerdictCache
-from maxk.grading.pool import CHECKER, PLAIN
+from maxk.grading import grader as grading
+from maxk.grading.confined import shared, wire
+from maxk.grading.pool import CHECKER, PLAIN, Server
+from maxk.grading.sandbox import StartError
+
+NEEDS_BWRAP = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+TIERS = ["landlock", "seccomp", pytest.param("bubblewrap", marks=NEEDS_BWRAP)]
+HONEST = "a, b = map(int, input().split())\nprint(a + b)\n"
+
+
+def outputs_of(program: str, inputs: list[str], **options: Any) -> list[str]:
+    """What a program prints for each input."""
+    found: list[str] = []
+
+    def keep(stdin: str, expected: str, output: str) -> bool:
+        found.append(output.strip())
+        return True
+
+    with Grader(workers=1, **options) as grader:
+        grader.grade([Submission(program, [(stdin, "") for stdin in inputs], checker=keep)])
+    return found
+
 
 EQUAL = "import sys\nprint(int(open(sys.argv[2]).read().split() == open(sys.argv[3]).read().split()))\n"
 
@@ -95,3 +127,315 @@ def test_verdicts_of_one_mode_are_not_served_to_the_other(tmp_path: Path) -> Non
                 grader.grade([("print(1)", [("", "1")])])
                 assert grader.stats.cached == 0
         assert len(cache) == 2
+
+
+# ------------------------------------------------------------------------------------- blame needs evidence
+
+ORDER = wire.Order(1, True, 0, 0, [0] * 4, cpu_s=1.0, wall_s=6.0, total_cpu_s=4.0, memory_bytes=1, output_bytes=10)
+BEGAN, ENDED, FAILED = 0, 1, 2
+
+
+@pytest.mark.parametrize(
+    ("records", "cpu_s", "timed_out", "outcomes"),
+    [
+        ([(BEGAN, 0, 0), (ENDED, 10**8, 4)], 1.5, True, [wire.RAN]),  # stopped while it tidied up
+        ([(BEGAN, 0, 0), (ENDED, 10**8, 4), (BEGAN, 10**9, 4)], 1.5, True, [wire.RAN]),  # stopped too early
+        ([(BEGAN, 0, 0), (ENDED, 10**8, 4), (BEGAN, 10**9, 4)], 2.1, True, [wire.RAN, wire.TIME_LIMIT]),
+        ([(BEGAN, 0, 0), (ENDED, 10**8, 4), (BEGAN, 10**9, 4)], 2.1, False, [wire.RAN]),  # ended by something else
+        ([(BEGAN, 0, 0), (FAILED, 5 * 10**8, 4)], 0.6, False, [wire.RUNTIME_ERROR]),
+        ([(BEGAN, 0, 0), (ENDED, 5 * 10**8, 11)], 0.6, False, [wire.OUTPUT_LIMIT]),
+        ([(BEGAN, 5 * 10**8, 0), (ENDED, 16 * 10**8, 1)], 1.6, False, [wire.TIME_LIMIT]),
+        ([(BEGAN, 0, 0)], 0.5, False, []),
+        ([], 5.0, True, []),
+    ],
+)
+def test_only_a_run_that_began_gets_a_verdict(
+    records: list[tuple[int, int, int]], cpu_s: float, timed_out: bool, outcomes: list[int]
+) -> None:
+    report = b"".join(shared._RECORD.pack(*record) for record in records)
+    assert [result.outcome for result in shared.results(report, ORDER, cpu_s, timed_out)] == outcomes
+
+
+def test_what_a_program_leaves_to_be_freed_is_not_on_the_next_ones_account() -> None:
+    """The timer of one run stopped the process while its garbage was collected, and the next test got a time limit."""
+    slow = "a = []\nfor i in range({n}):\n    x = []\n    x.append(x)\n    a.append(x)\nprint(len(a))\n"
+    n = 300_000
+    with Grader(Limits(cpu_s=20), workers=1) as grader:
+        need = max(grader.grade([(slow.format(n=n), [("", str(n))] * 2)])[0].cpu_s)
+    with Grader(Limits(cpu_s=1.12 * need), workers=1) as grader:
+        _, honest = grader.grade([(slow.format(n=n), [("", str(n))]), (HONEST, [("1 2", "3"), ("3 4", "7")])])
+    assert honest.statuses == ("passed", "passed")
+
+
+STARVED = """
+import json, math, resource, sys
+from maxk.grading import Grader, VerdictCache
+resource.setrlimit(resource.RLIMIT_SIGPENDING, (0, 0))  # no process of this user can make a timer
+with VerdictCache(sys.argv[1]) as cache, Grader(workers=1, sandbox="off", mode=sys.argv[2], cache=cache) as grader:
+    [verdict] = grader.grade([("a, b = map(int, input().split())\\nprint(a + b)", [("1 2", "3")] * 3)])
+    print(json.dumps([verdict.statuses, math.isnan(verdict.reward), len(cache), grader.stats.complaints()]))
+"""
+
+
+@pytest.mark.parametrize("mode", ["auto", "fork"])
+def test_a_fault_of_the_harness_in_the_child_is_never_the_programs(tmp_path: Path, mode: str) -> None:
+    arguments = [sys.executable, "-c", STARVED, str(tmp_path / "v.sqlite"), mode]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    statuses, ungraded, cached, complaints = json.loads(done.stdout)
+    assert statuses == ["harness_error"] * 3
+    assert ungraded
+    assert cached == 0
+    assert "no process, memory or descriptor was left" in "".join(complaints)
+
+
+def test_a_program_that_kills_itself_is_run_again_and_not_stored(tmp_path: Path) -> None:
+    """A machine out of memory kills in the same way, so only the second time is it the program's fault."""
+    program = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    with VerdictCache(tmp_path / "v.sqlite") as cache, Grader(workers=1, cache=cache) as grader:
+        [verdict] = grader.grade([(program, [("", "")])])
+        assert verdict.statuses == ("runtime_error",)
+        assert grader.stats.reruns == 1
+        assert len(cache) == 0
+
+
+# ------------------------------------------------------------------------------------- quotas of the user
+
+TIMERS = """
+import ctypes
+libc, made = ctypes.CDLL(None), ctypes.c_int()
+event = ctypes.create_string_buffer(64)
+event[12] = 1  # SIGEV_NONE
+n = 0
+while n < 1000 and libc.timer_create(1, event, ctypes.byref(made)) == 0:
+    n += 1
+print(n)
+"""
+SIGNALS = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+for _ in range(1000):
+    os.kill(os.getpid(), signal.SIGRTMIN)
+n = 0
+while signal.sigtimedwait([signal.SIGRTMIN], 0):
+    n += 1
+print(n)
+"""
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_program_has_no_timers_and_pending_signals_to_hoard(tier: str) -> None:
+    """Both are counted per user, so that one program could take those that others need."""
+    assert outputs_of(TIMERS, [""], sandbox=tier) == ["0"]
+    assert outputs_of(SIGNALS, [""], sandbox=tier) == ["1"]  # one is marked as pending, none is queued
+
+
+HOARD = """
+import resource
+resource.setrlimit(resource.RLIMIT_NPROC, (150, 150))
+from collections import Counter
+from maxk.grading import Grader, Limits
+hog = '''
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+attributes = ctypes.create_string_buffer(64)
+libc.pthread_attr_init(attributes)
+libc.pthread_attr_setstacksize(attributes, 16384)
+thread, end = ctypes.c_ulong(), time.monotonic() + 3
+while time.monotonic() < end:
+    if libc.pthread_create(ctypes.byref(thread), attributes, ctypes.cast(libc.pause, ctypes.c_void_p), None):
+        time.sleep(0.01)
+os._exit(0)
+'''
+with Grader(Limits(cpu_s=2), workers=2, mode="fork", sandbox="landlock") as grader:
+    items = [(hog, [("", "x")])] + [(f"print(input())#{k}", [("a", "a")]) for k in range(60)]
+    print(Counter(verdict.statuses[0] for verdict in grader.grade(items)[1:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("nobody" not in isolation.USERS, reason="needs a user whose processes are counted, so root")
+def test_a_program_with_all_processes_of_the_user_starves_nobody() -> None:
+    done = isolation.run(["-c", HOARD], "nobody")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == str(Counter({"passed": 60}))
+
+
+def test_a_server_that_cannot_be_restarted_at_once_loses_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grading, "_RESTART_PAUSE_S", 0.05)
+    start, attempts = Grader._start, []
+    with Grader(workers=1, sandbox="landlock") as grader:
+
+        def failing(self: Grader, kind: str, tier: str = "") -> Server:
+            attempts.append(kind)
+            if len(attempts) <= 3:
+                raise BlockingIOError(11, "Resource temporarily unavailable")
+            return start(self, kind, tier)
+
+        monkeypatch.setattr(Grader, "_start", failing)
+        kill_server(grader)
+        verdicts = grader.grade([(f"{HONEST}#{k}", [("1 2", "3")]) for k in range(30)])
+        assert [verdict.reward for verdict in verdicts] == [1.0] * 30
+    assert len(attempts) == 4
+
+
+def test_where_no_server_starts_any_more_the_error_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grading, "_RESTART_PAUSE_S", 0.05)
+    monkeypatch.setattr(grading, "_RESTART_PATIENCE_S", 0.2)
+
+    def failing(self: Grader, kind: str, tier: str = "") -> Server:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with Grader(workers=1, sandbox="landlock") as grader:
+        monkeypatch.setattr(Grader, "_start", failing)
+        kill_server(grader)
+        with pytest.raises(StartError, match="Resource temporarily unavailable"):
+            grader.grade([(HONEST, [("1 2", "3")])])
+
+
+def kill_server(grader: Grader) -> None:
+    shell = grader._servers[0].process.process.pid
+    os.kill(int(Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0]), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("NOFILE", 40), ("AS", 3 << 30), ("NPROC", 5000)])
+def test_low_limits_of_the_caller_are_enough(limit: str, value: int) -> None:
+    script = f"import resource\nresource.setrlimit(resource.RLIMIT_{limit}, ({value}, {value}))\n" + LOW_LIMITS
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.strip() == "[1.0, 1.0]", done.stderr[-1500:]
+
+
+LOW_LIMITS = """
+from maxk.grading import Grader
+programs = ["print(input())", "class A: pass\\nprint(input())"]
+with Grader(workers=1) as grader:
+    print([verdict.reward for verdict in grader.grade([(program, [("a", "a")]) for program in programs])])
+"""
+
+
+# ------------------------------------------------------------------------------------- nothing to steal
+
+THIEF = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+r, w = os.pipe()
+wanted = b"MARK-" + b"OF-ANOTHER"
+found = set()
+for centre, span in ((id(object()), 16 << 20), (id(b"x" * 3000), 16 << 20), (id(b"x" * 300000), 16 << 20)):
+    for at in range((centre - span) & ~4095, centre + span, 4096):
+        if libc.write(w, ctypes.c_void_p(at), 4096) == 4096:
+            page = os.read(r, 4096)
+            place = page.find(wanted)
+            while place >= 0:
+                rest = page[place + len(wanted) :]
+                if rest[:1] == b"-":  # not this program's own `wanted`
+                    found.add(rest[:8].split(b"!")[0])
+                place = page.find(wanted, place + 1)
+print(sorted(found))
+"""
+MARK = "MARK-OF-" + "ANOTHER"
+CONTROL = f"kept = '{MARK[:8]}' + '{MARK[8:]}-found!' * 2\n"  # the scan works: it finds what the program makes itself
+
+
+@pytest.mark.parametrize("mode", ["auto", "fork"])
+@pytest.mark.parametrize("tier", TIERS)
+def test_nothing_of_other_jobs_is_in_a_programs_memory(tier: str, mode: str) -> None:
+    neighbours = [
+        (f"# {MARK}-source!\nimport os\nos.getpid()\nprint(input())" + "#" * 2000, [("a", "a")] * 2),
+        (f"# {MARK}-shared!\nprint(input())" + "#" * 2000, [("a", "a")] * 2),
+        ("import os\nos.getpid()\nprint(input()[:1])", [(f"{MARK}-input!" + "x" * 2000, "M")] * 2),
+        (f"import os\nos.getpid()\nprint(('{MARK[:5]}' + '{MARK[5:]}-output!') * 200)", [("", "x")] * 2),
+    ]
+    seen: list[str] = []
+
+    def keep(stdin: str, expected: str, output: str) -> bool:
+        seen.append(output.strip())
+        return True
+
+    with Grader(Limits(cpu_s=30), workers=1, sandbox=tier, mode=mode) as grader:
+        grader.grade(neighbours)
+        grader.grade([Submission(THIEF, [("first", ""), (f"{MARK}-next!", "")], checker=keep)])
+        grader.grade([Submission(CONTROL + THIEF, [("", "")], checker=keep)])
+    assert seen == ["[]", "[]", "[b'-found']"]
+
+
+ABI_5 = """
+import json
+from maxk.grading import Grader, Submission
+program = '''
+import os
+print(input())
+for fd in range(64):
+    try:
+        print(open(f"/proc/{os.getppid()}/fd/{fd}", "rb").read()[:60])
+    except OSError:
+        pass
+'''
+seen = []
+with Grader(workers=1, sandbox="landlock") as grader:
+    keep = lambda stdin, expected, output: seen.append(output) or True
+    grader.grade([Submission(program, [("111", ""), ("222", "")], checker=keep)])
+print(json.dumps(seen))
+"""
+
+
+def test_before_landlock_abi_6_the_servers_descriptors_are_out_of_reach(tmp_path: Path) -> None:
+    """Its memory files have no path that a rule could name. The sources are copied so that they see an older kernel."""
+    shutil.copytree(Path(maxk.__file__).parent, tmp_path / "maxk")
+    file = tmp_path / "maxk/grading/confined/confinement.py"
+    text, asked = file.read_text(), "_call(_SYS_LANDLOCK_CREATE, None, 0, 1)"
+    assert asked in text
+    file.write_text(text.replace(asked, f"min(5, {asked})"))
+    done = subprocess.run(
+        [sys.executable, "-c", ABI_5],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr[-1500:]
+    assert json.loads(done.stdout) == ["111\n", "222\n"]
+
+
+# ------------------------------------------------------------------------------------- bounded sums
+
+
+def test_outputs_that_wait_for_a_checker_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound, size = 1 << 18, 1 << 16
+    monkeypatch.setattr(grading, "_UNCHECKED_BYTES", bound)
+    most = 0
+    ready = grading._Grading._ready
+
+    def watched(self: Any) -> list[Server]:
+        nonlocal most
+        most = max(most, self.unchecked_bytes)
+        return ready(self)
+
+    monkeypatch.setattr(grading._Grading, "_ready", watched)
+    checker = CheckerProgram("print(1)")
+    items = [
+        Submission(f"print('x' * {size})#{k}", [(str(i), "1") for i in range(40)], checker=checker) for k in "abcd"
+    ]
+    with Grader(Limits(output_bytes=1 << 20), workers=1, mode="fork") as grader:
+        assert [verdict.reward for verdict in grader.grade(items)] == [1.0] * 4
+    assert bound < most <= bound + wire.BATCH_RUNS * (size + 1)
+
+
+def test_inputs_of_other_tests_are_not_a_programs_memory() -> None:
+    tests = [("7" * (4 << 20), str(4 << 20))] * 25
+    program = "import sys\nclass A: pass\nprint(len(sys.stdin.buffer.read()))"
+    with Grader(Limits(cpu_s=4, memory_mb=64), workers=1) as grader:
+        for source in (program, program.replace("class A: pass\n", "")):
+            assert grader.grade([(source, tests)])[0].reward == 1.0
+
+
+def test_the_time_that_a_program_may_sleep_is_bounded() -> None:
+    """Each test is within the limit; all 60 together would take a minute, and another one in isolation."""
+    limits = Limits(cpu_s=0.5, wall_s=1.5, untested="wrong_answer")
+    started = time.monotonic()
+    with Grader(limits, workers=1) as grader:
+        [verdict] = grader.grade([("import time\ntime.sleep(0.9)\nprint(1)", [("", "1")] * 60)])
+    assert verdict.statuses[0] == "passed"
+    assert verdict.statuses[-1] == "wrong_answer"
+    assert time.monotonic() - started < 30

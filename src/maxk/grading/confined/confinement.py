@@ -188,7 +188,7 @@ def address_space_in_use() -> int:
     The kernel refuses a mapping when the new total would exceed the limit, so bisection finds the total exactly.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    low, high = 0, 1 << 46
+    low, high = 0, 1 << 46 if hard == resource.RLIM_INFINITY else min(hard, 1 << 46)
     while high - low > mmap.PAGESIZE:
         middle = (low + high) // 2
         resource.setrlimit(resource.RLIMIT_AS, (middle, hard))

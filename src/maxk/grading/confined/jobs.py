@@ -14,6 +14,8 @@ from typing import Any
 
 from maxk.grading.confined.wire import BATCH_RUNS, HEADER, RESULT, TIME_LIMIT, Head, Order
 
+OPEN_FILES = min(128, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # of the server, and of its children
+_BATCH_RUNS = max(1, min(BATCH_RUNS, OPEN_FILES // 4))  # each holds a file, here and at the grader
 _BATCH_BYTES = 8 << 20  # of outputs; results are passed on no later
 _LARGE_BYTES = 1 << 20  # of outputs; such batches wait until the grader has taken all before them
 _TIOCOUTQ = 0x5411
@@ -126,7 +128,7 @@ class Batch:
         if result.outcome == TIME_LIMIT:  # only these are charged: a program that passes is never cut short
             self._timed_out += result.wall_s if result.wall_timeout else result.cpu_s
         self._waited += max(0.0, result.wall_s - _WAITED_UNCHARGED_S - _WAITED_PER_CPU_S * result.cpu_s)
-        if len(self._packed) >= BATCH_RUNS or self._bytes >= _BATCH_BYTES or not self.left:
+        if len(self._packed) >= _BATCH_RUNS or self._bytes >= _BATCH_BYTES or not self.left:
             self.send()
 
     def send(self) -> None:

@@ -34,7 +34,7 @@ from maxk.grading.confined.confinement import (
     signal_scope_ruleset,
 )
 from maxk.grading.confined.execution import EXIT_MEMORY, Confinement, SingleRun, Timer
-from maxk.grading.confined.jobs import Batch, Death, Job, Result, load, memory_file, receive
+from maxk.grading.confined.jobs import OPEN_FILES, Batch, Death, Job, Result, load, memory_file, receive
 from maxk.grading.confined.preload import fill_holes
 from maxk.grading.confined.shared import SharedRuns
 from maxk.grading.confined.wire import (
@@ -53,7 +53,6 @@ from maxk.grading.confined.wire import (
 Runs = SingleRun | SharedRuns
 
 _CHILD_SIGNAL = (signal.SIGCHLD,)
-_OPEN_FILES = 128
 _CPU_SIGNALS = (signal.SIGPROF, signal.SIGXCPU)
 _THREADS_ADDRESS_SPACE = 512 << 20  # for stacks, which are mapped whole and mostly never touched
 _FORK_PAUSES_S = (0.01, 0.1, 1.0, 3.0)  # other programs may hold all the processes that this user may have
@@ -259,8 +258,7 @@ def _prepare_process() -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD_SIGNAL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    files = min(_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     atexit._clear()
 
 
