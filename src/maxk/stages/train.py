@@ -8,6 +8,7 @@ digest of the settings, so training starts anew after a change of the configurat
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -41,6 +42,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.every_objective)}")
     training = config.training_of(args.objective)
     accelerate_config.require_sound(training, config.gpus)
+    require_generator(training)
     if training.processes == 1 or os.environ.get("WORLD_SIZE") != str(training.processes):  # not launched yet
         gpus.hold(training.processes if config.gpus else 0)
         if training.processes > 1:
@@ -59,6 +61,15 @@ def run(args: argparse.Namespace) -> None:
         lines = [json.loads(line) for line in Path(layout.metrics(name)).read_text(encoding="utf-8").splitlines()]
         last = [line for line in lines if "reward" in line][-1]
         tracked.metrics({f"final/{key}": last.get(key) for key in ("reward", "kl", "entropy")}, step=last["step"])
+
+
+def require_generator(training: Training) -> None:
+    """Raises UserError if the configured generator is not installed; TRL would say so only after loading the model."""
+    if training.generator.backend == "vllm" and importlib.util.find_spec("vllm") is None:
+        raise UserError(
+            "training.generator.backend=vllm: vLLM is not installed here (`maxk doctor` says how to install it); or "
+            "choose backend: transformers, which is slower"
+        )
 
 
 def _launch(training: Training) -> None:
