@@ -33,6 +33,7 @@ from maxk.evaluation import problem_grader
 from maxk.grading import Grader
 from maxk.training.reward import PassRateReward
 from maxk.training.trainer import PolicyTrainer
+from maxk.trl.vllm import request_groups, return_no_logprobs
 
 ROOT = Path(__file__).parent.parent
 COLUMNS = ("generation", "weights", "reward", "no-grad passes", "forward+backward", "optimiser", "rest", "total")
@@ -48,15 +49,16 @@ class Variant:
     detokenize: bool = False  # vLLM decodes tokens that TRL decodes again
     reward_in_line: bool = False  # grade after the reference pass, not beside it
     one_load: bool = False  # hand all weights to vLLM in one call, not one per tensor
-    n_per_request: bool = False  # one request of n completions per prompt, not n requests
+    n_requests: bool = False  # ask vLLM for the n completions of a prompt in n requests, not in one
 
 
 VARIANTS = {
-    "stock": Variant(kind=GRPOTrainer, logprobs=True, reward_in_line=True),
+    "stock": Variant(kind=GRPOTrainer, logprobs=True, n_requests=True, reward_in_line=True),
     "before": Variant(
         {"gradient_checkpointing": True, "per_device_batch_size": 32},
         logprobs=True,
         detokenize=True,
+        n_requests=True,
         reward_in_line=True,
     ),
     "config": Variant(),
@@ -68,9 +70,9 @@ VARIANTS = {
     "logprobs": Variant(logprobs=True),
     "reward_in_line": Variant(reward_in_line=True),
     "one_load": Variant(one_load=True),
-    "n_per_request": Variant(n_per_request=True),
+    "n_requests": Variant(n_requests=True),
 }
-DEFAULT = ("before", "config", "reference_bfloat16", "one_load", "n_per_request", "stock")
+DEFAULT = ("before", "config", "n_requests", "reference_bfloat16", "one_load", "stock")
 
 
 def main() -> None:
@@ -150,14 +152,13 @@ def make(config: Config, model: str, variant: Variant, reward: PassRateReward, a
 def set_engine(trainer: GRPOTrainer, variant: Variant) -> None:
     """The variant's way of asking vLLM for completions and of giving it weights."""
     engine = trainer.vllm_generation
-    if variant.logprobs:
-        engine.__dict__.pop("generate", None)
-        engine.logprobs = 0
+    engine.__dict__.pop("generate", None)
+    engine.logprobs = 0
     engine.generation_kwargs["detokenize"] = variant.detokenize
-    if variant.n_per_request:
-        ask, n = engine.generate, trainer.num_generations
-        engine.generation_kwargs["n"] = n
-        engine.generate = lambda prompts, **rest: ask(prompts=prompts[::n], **rest)
+    if not variant.logprobs:
+        return_no_logprobs(engine)
+    if not variant.n_requests:
+        request_groups(engine)
     if variant.one_load:
 
         def load() -> None:

@@ -37,6 +37,7 @@ from maxk.estimators import max_at_k
 from maxk.trl import MaxkTrainer
 from maxk.trl.microbatches import by_length
 from maxk.trl.trainer import combined
+from maxk.trl.vllm import request_groups
 from surrogates import sequence_surrogate
 
 EXACT = {"type": "bon_offpolicy_exact", "k": 2, "clamp_log_ratio": None}
@@ -456,20 +457,25 @@ def test_sequence_ratio_is_the_sequence_surrogate(rollout: Any, letters_model: s
 
 # ---- vLLM, as far as it can be tried without it
 class FakeEngine:
-    """Stands in for TRL's VLLMGeneration: fixed completions, and log-probabilities where they are asked for."""
+    """Stands in for TRL's colocated VLLMGeneration: completions from fixed words, n of them per request."""
 
-    def __init__(self, **_: Any) -> None:
+    def __init__(self, generation_kwargs: dict[str, Any] | None, **_: Any) -> None:
         self.logprobs: int | None = 0
-        self.asked: list[int | None] = []
+        self.generation_kwargs = generation_kwargs or {}
+        self.requests: list[tuple[int, int, int | None]] = []  # number of prompts, n and logprobs of each call
 
     def sync_weights(self) -> None:
-        self.asked.append(self.logprobs)
+        pass
 
-    def generate(self, prompts: list[list[int]], **_: Any) -> tuple[Any, Any, Any, Any]:
-        completions = [[2 + i % 3, 4, 1] for i in range(len(prompts))]
+    def generate(
+        self, prompts: list[list[int]], images: Any, num_generations: int, profiler: Any = None
+    ) -> tuple[Any, Any, Any, Any]:
+        n = self.generation_kwargs.get("n", 1)
+        self.requests.append((len(prompts), n, self.logprobs))
+        completions = [[prompt[0], 2 + i % 3, 1] for prompt in prompts for i in range(n)]
         outputs = [
-            SimpleNamespace(outputs=[SimpleNamespace(logprobs=self._logprobs(ids))], prompt_token_ids=prompt)
-            for prompt, ids in zip(prompts, completions, strict=True)
+            SimpleNamespace(outputs=[SimpleNamespace(logprobs=self._logprobs(ids)) for ids in completions[i : i + n]])
+            for i in range(0, len(completions), n)
         ]
         return prompts, completions, *extract_logprobs(outputs)
 
@@ -501,10 +507,33 @@ def test_vllm_gives_log_probabilities_only_where_they_are_used(
     args = config(tmp_path, use_vllm=True, **options)
     trainer = make_trainer(letters_model, args, **{"rollout_func": None, **extra})
     trainer.train()
-    assert set(trainer.vllm_generation.asked) == {asked}
+    assert set(trainer.vllm_generation.requests) == {(4, GROUP, asked)}
+    for batch in trainer._buffered_inputs:  # a completion of FakeEngine begins as its prompt does
+        first = batch["prompt_mask"].argmax(dim=1, keepdim=True)
+        assert torch.equal(batch["completion_ids"][:, :1], batch["prompt_ids"].gather(1, first))
     batch = trainer._buffered_inputs[0]
     assert ("sampling_per_token_logps" in batch) == (asked is not None)
     assert ("importance_sampling_ratio" in batch) == (asked is not None and "old_policy" not in extra)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "images", "expected"),
+    [
+        ([[2]] * 4 + [[3]] * 4, None, (2, 4)),
+        ([[2]] * 4 + [[3]] * 2, None, (6, 1)),  # the rest of a group is in another process
+        ([[2]] * 2 + [[3]] * 4 + [[2]] * 2, None, (8, 1)),
+        ([[2]] * 4, [["image"]] * 4, (4, 1)),
+    ],
+    ids=["whole groups", "part of a group", "shifted groups", "images"],
+)
+def test_vllm_gets_one_request_per_group(prompts: list[list[int]], images: Any, expected: tuple[int, int]) -> None:
+    given = {"detokenize": False}
+    engine = FakeEngine(given)
+    request_groups(engine)
+    _, completions, *_ = engine.generate(prompts=prompts, images=images, num_generations=4)
+    assert [request[:2] for request in engine.requests] == [expected]
+    assert [completion[:1] for completion in completions] == prompts
+    assert given == {"detokenize": False}
 
 
 # ---- micro-batches

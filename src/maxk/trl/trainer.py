@@ -13,6 +13,7 @@ from maxk.objectives.diagnostics import diagnose, group_max_at_k, ratio_quantile
 from maxk.trl.microbatches import by_length
 from maxk.trl.options import Given, as_objective, require_supported
 from maxk.trl.ratios import log_ratios, loss_mask, sequence_factor
+from maxk.trl.vllm import request_groups, return_no_logprobs
 
 
 class MaxkTrainer(GRPOTrainer):
@@ -53,9 +54,9 @@ class MaxkTrainer(GRPOTrainer):
         self._one_step = self.args.gradient_accumulation_steps % self.args.steps_per_generation == 0
         self._in_pass_ratios = self._can_hold_groups()
         if self.use_vllm and not self._uses_sampler_logps():
-            _return_no_logprobs(self.vllm_generation)
+            return_no_logprobs(self.vllm_generation)
         if self.use_vllm and self.vllm_mode == "colocate" and self.args.vllm_tensor_parallel_size == 1:
-            _request_groups(self.vllm_generation)
+            request_groups(self.vllm_generation)
 
     def _can_hold_groups(self) -> bool:
         """Whether micro-batches can be made of all the groups that the objective needs together."""
@@ -226,33 +227,6 @@ def combined(rewards: Tensor, weights: Tensor) -> Tensor:
     The weighted sum, in which a function that returned None (NaN) does not count; NaN where all did.
     """
     return (rewards * weights).nansum(dim=1).masked_fill(rewards.isnan().all(dim=1), torch.nan)
-
-
-def _return_no_logprobs(generation: Any) -> None:
-    """Makes TRL's vLLM generation neither ask for log-probabilities nor convert them."""
-    generate = generation.generate
-
-    def without_logprobs(*args: Any, **kwargs: Any) -> tuple[Any, Any, Any, Any]:
-        prompt_ids, completion_ids, _, _ = generate(*args, **kwargs)
-        return prompt_ids, completion_ids, [], None
-
-    generation.logprobs = None
-    generation.generate = without_logprobs
-
-
-def _request_groups(generation: Any) -> None:
-    """Makes TRL's colocated vLLM generation send one request of n completions per prompt, not n requests of one."""
-    generate = generation.generate
-
-    def by_group(prompts: list[list[int]], *args: Any, num_generations: int, **kwargs: Any) -> Any:
-        whole = all(prompt == prompts[i - i % num_generations] for i, prompt in enumerate(prompts))
-        if args or kwargs.get("images") is not None or not whole or len(prompts) % num_generations:
-            generation.generation_kwargs["n"] = 1
-            return generate(prompts, *args, num_generations=num_generations, **kwargs)
-        generation.generation_kwargs["n"] = num_generations
-        return generate(prompts[::num_generations], num_generations=num_generations, **kwargs)
-
-    generation.generate = by_group
 
 
 def _powers_of_two(limit: int) -> list[int]:
