@@ -77,8 +77,9 @@ def run(args: argparse.Namespace) -> int:
     if args.k and max(args.k) > (fewest := min(sizes.values())):
         few = min(sizes, key=sizes.__getitem__)
         raise UserError(f"--k: {max(args.k)} is more than the {fewest} samples of problem {few!r}")
-    _grade(args, problems, output, sizes.total())
-    summary = _summary(output, sizes, args.k)
+    tally = _Tally(sizes)
+    _grade(args, problems, output, tally)
+    summary = tally.summary(output, args.k)
     if args.to:
         path = path_of(args.samples, args.to)
         write_results(path, args.to, _graded_rows(args, problems, output))
@@ -104,12 +105,12 @@ def _sizes(args: argparse.Namespace, problems: Any) -> Counter[str]:
 
 
 # ------------------------------------------------------------------------------------------------------ grading
-def _grade(args: argparse.Namespace, problems: Any, output: Path, total: int) -> None:
-    """Adds the verdicts that `output` lacks."""
+def _grade(args: argparse.Namespace, problems: Any, output: Path, tally: _Tally) -> None:
+    """Adds the verdicts that `output` lacks, and counts all."""
     from maxk.grading import Grader, VerdictCache
     from maxk.progress import Progress
 
-    done = _finished(output)
+    done, total = _finished(output), tally.sizes.total()
     if done > total:
         raise UserError(f"{output} has {done} verdicts but {args.samples} only {total} samples; name another --output")
     cache = VerdictCache(args.cache) if args.cache else None
@@ -122,8 +123,10 @@ def _grade(args: argparse.Namespace, problems: Any, output: Path, total: int) ->
         grader.canary()
         keys = _Keys(problems, grader)
         samples = _samples(args, problems)
-        _refuse_others(output, samples, keys)  # takes the samples that have verdicts
+        for line in _still_valid(output, samples, keys):  # takes the samples that have verdicts
+            tally.add(line)
         for line in _in_order(grader, samples, done, keys):
+            tally.add(line)
             file.write(json.dumps(line) + "\n")
             file.flush()
             bar.advance(status=grader.stats.summary())
@@ -153,14 +156,15 @@ class _Keys:
         return hashlib.sha256(f"{self._tasks[task.problem_id]} {sample.kind} ".encode() + text).hexdigest()[:16]
 
 
-def _refuse_others(output: Path, samples: Iterator[tuple[Any, Any]], keys: _Keys) -> None:
-    """Verdicts already there must be those of these samples, problems and settings."""
+def _still_valid(output: Path, samples: Iterator[tuple[Any, Any]], keys: _Keys) -> Iterator[dict[str, Any]]:
+    """Verdicts already there. Raises UserError unless they are those of these samples, problems and settings."""
     for verdict, (sample, task) in zip(_verdicts(output), samples, strict=False):
         if verdict["key"] != keys.of(sample, task):
             raise UserError(
                 f"{output}:{verdict['sample'] + 1}: made from another sample, problem, limit or sandbox than now; "
                 "delete it or name another --output"
             )
+        yield verdict
 
 
 def _in_order(grader: Any, samples: Iterable[tuple[Any, Any]], done: int, keys: _Keys) -> Iterator[dict[str, Any]]:
@@ -238,29 +242,40 @@ def _graded_rows(args: argparse.Namespace, problems: Any, output: Path) -> Itera
 
 
 # ------------------------------------------------------------------------------------------------------ summary
-def _summary(verdicts: Path, sizes: Counter[str], ks: list[int] | None) -> dict[str, Any]:
-    """Counts, and max@k and pass@k as means over problems, if all have the same number of samples, all graded.
+class _Tally:
+    """Verdicts counted as they come: of each problem one count per reward, of which there are as many as tests."""
 
-    `ks` None: those of the default that the samples suffice for.
-    """
-    rewards: dict[str, Counter[float]] = {name: Counter() for name in sizes}  # of each, as many as there are tests
-    statuses: Counter[str] = Counter()
-    judged: Counter[str] = Counter()
-    for row in _verdicts(verdicts):
-        if row["reward"] is None:
+    def __init__(self, sizes: Counter[str]) -> None:
+        self.sizes = sizes
+        self._rewards: dict[str, Counter[float]] = {name: Counter() for name in sizes}
+        self._statuses: Counter[str] = Counter()
+        self._judged: Counter[str] = Counter()
+        self._ungraded: dict[str, Any] | None = None
+
+    def add(self, line: dict[str, Any]) -> None:
+        if line["reward"] is None:
+            self._ungraded = self._ungraded or line
+        else:
+            self._rewards[line["problem_id"]][line["reward"]] += 1
+        self._statuses.update(line["statuses"])
+        self._judged[line["judged"]] += 1
+
+    def summary(self, output: Path, ks: list[int] | None) -> dict[str, Any]:
+        """Counts, and max@k and pass@k as means over problems, if all have the same number of samples.
+
+        `ks` None: those of the default that the samples suffice for. Raises UserError if a sample was not graded.
+        """
+        if self._ungraded:
             raise UserError(
-                f"{verdicts}: sample {row['sample']} of problem {row['problem_id']!r}, perhaps others, could not be "
-                "graded (harness_error); delete the file and run again"
+                f"{output}: sample {self._ungraded['sample']} of problem {self._ungraded['problem_id']!r}, perhaps "
+                "others, could not be graded (harness_error); delete the file and run again"
             )
-        rewards[row["problem_id"]][row["reward"]] += 1
-        statuses.update(row["statuses"])
-        judged[row["judged"]] += 1
-    summary: dict[str, Any] = {"problems": len(sizes), "statuses": dict(statuses), "judged": dict(judged)}
-    ranked = sizes.most_common()
-    (many, n), (few, fewest) = ranked[0], ranked[-1]
-    if not 0 < fewest == n:
-        return summary | {"note": f"no max@k: problem {few!r} has {fewest} samples, {many!r} {n}"}
-    return summary | {"samples_a_problem": n} | _estimates(rewards.values(), n, ks or _ks(_DEFAULT_KS))
+        ranked = self.sizes.most_common()
+        (many, n), (few, fewest) = ranked[0], ranked[-1]
+        counts = {"problems": len(ranked), "statuses": dict(self._statuses), "judged": dict(self._judged)}
+        if not 0 < fewest == n:
+            return counts | {"note": f"no max@k: problem {few!r} has {fewest} samples, {many!r} {n}"}
+        return counts | {"samples_a_problem": n} | _estimates(self._rewards.values(), n, ks or _ks(_DEFAULT_KS))
 
 
 def _estimates(rewards: Iterable[Counter[float]], n: int, ks: list[int]) -> dict[str, Any]:
