@@ -1,4 +1,4 @@
-"""These tests run vLLM for real, on the CPU, in an environment of their own: `make test-vllm`.
+"""These tests run vLLM for real, on the CPU where there is no GPU: `make test-vllm`.
 
 Where vLLM is not installed they are not collected, so that the main suite neither counts nor skips them.
 """
