@@ -85,11 +85,15 @@ def _download(name: str, place: Place, layouts: Layouts) -> Path:
 
 
 def _snapshot(key: str, where: str, revision: str, kind: str, patterns: Sequence[str]) -> Path:
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 
     try:
-        folder = snapshot_download(where, repo_type=kind, revision=revision, allow_patterns=list(patterns))
+        # Offline, some versions of the library ask the hub for the file list of a commit even if the cache holds it.
+        only_cache = constants.HF_HUB_OFFLINE
+        folder = snapshot_download(
+            where, repo_type=kind, revision=revision, allow_patterns=list(patterns), local_files_only=only_cache
+        )
     except HFValidationError:
         raise UserError(f"{key}.location: {where!r} is neither a file, a folder nor a hub id") from None
     except RevisionNotFoundError:
