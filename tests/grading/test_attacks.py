@@ -13,6 +13,7 @@ import pytest
 
 ATTACKS = sorted(path.stem for path in (Path(__file__).parent / "attacks").glob("a*.py"))
 CASES = [(tier, user) for tier in ("bubblewrap", "landlock", "seccomp") for user in isolation.USERS]
+QUICK = [("bubblewrap", isolation.USERS[0]), ("landlock", isolation.USERS[-1])]  # the others, as slow tests
 
 # Controls: what an honest program may do, with the output it must have.
 HONEST = {
@@ -58,7 +59,11 @@ def outcome(tier: str, user: str) -> dict:
         shutil.rmtree(folder)
 
 
-@pytest.fixture(params=CASES, ids=["-".join(case) for case in CASES], scope="module")
+@pytest.fixture(
+    params=[pytest.param(case, marks=[] if case in QUICK else [pytest.mark.slow]) for case in CASES],
+    ids=["-".join(case) for case in CASES],
+    scope="module",
+)
 def happened(request: pytest.FixtureRequest) -> dict:
     return outcome(*request.param)
 

@@ -69,14 +69,16 @@ def depth() -> int:
 
 def hide_depth(extra: int) -> None:
     """Gives programs, which run `extra` levels deeper than under plain Python, the same depth to recurse to."""
-    get, put = sys.getrecursionlimit, sys.setrecursionlimit
+    put, asked = sys.setrecursionlimit, sys.getrecursionlimit()
 
     def setrecursionlimit(limit: int, /) -> None:
+        nonlocal asked
         put(min(limit, _HIGHEST_LIMIT - extra) + extra if limit <= _HIGHEST_LIMIT else limit)
+        asked = limit
 
-    put(get() + extra)
+    put(asked + extra)
     sys.setrecursionlimit = setrecursionlimit
-    sys.getrecursionlimit = lambda: get() - extra
+    sys.getrecursionlimit = lambda: asked
 
 
 def _stack_size(size: int = 0, /) -> int:
