@@ -91,7 +91,7 @@ def test_a_branch_is_resolved_warned_of_and_recorded(
 ) -> None:
     asked = []
 
-    def snapshot(where: str, repo_type: str, revision: str, allow_patterns: list[str]) -> str:
+    def snapshot(where: str, repo_type: str, revision: str, allow_patterns: list[str], **_: bool) -> str:
         asked.append((where, repo_type, revision, allow_patterns))
         return f"/cache/snapshots/{SHA}"
 
