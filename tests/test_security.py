@@ -48,9 +48,9 @@ def calls_in(source: Path) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("name", "allowed"),
     [
-        ("pickle", {"data/testcases.py"}),  # its unpickler admits no class (tests/data/test_testcases.py)
-        # What the grader's parent sends to its servers, and what these read of it; results come back as plain numbers.
-        ("marshal", {f"verification/{name}.py" for name in ("planning", "pool", "sandbox", "confined/results")}),
+        ("pickle", {"artifacts/packed_tests.py"}),  # its unpickler admits no class (tests/data/test_testcases.py)
+        # What the grader's parent sends to its children; results come back as plain numbers.
+        ("marshal", {f"grading/{name}.py" for name in ("pool", "sandbox", "confined/jobs")}),
         ("shelve", set()),
         ("dill", set()),
         ("cloudpickle", set()),
@@ -68,7 +68,7 @@ def test_what_can_run_code_from_data_stands_where_it_is_known(name: str, allowed
 
 
 def test_models_and_tokenizers_are_loaded_in_one_place(root: Path) -> None:
-    assert {where for where, name in calls(root) if name.endswith(".from_pretrained")} == {"models.py"}
+    assert {where for where, name in calls(root) if name.endswith(".from_pretrained")} == {"artifacts/models.py"}
     assert not [where for where, name in calls_in(root / "benchmarks") if name.endswith(".from_pretrained")]
 
 
