@@ -307,47 +307,45 @@ MISTAKES = {
     # ---- maxk grade
     "a line that is no JSON": Mistake(
         GRADE,
-        ("samples.jsonl:2: not JSON", "mend or delete this line"),
+        ("samples.jsonl:2: not JSON", "each line must be one object"),
         lambda here: here.write("samples.jsonl", json.dumps(SAMPLE) + '\n{"problem_id": "dou\n'),
     ),
     "a packed file": Mistake(
         GRADE,
-        ("samples.jsonl: not JSON lines in UTF-8", "unpack"),
+        ("samples.jsonl: a damaged gzip file", "fetch it again"),
         lambda here: Path("samples.jsonl").write_bytes(b"\x1f\x8b\x08\x00\xff"),
     ),
     "an unknown sample id": Mistake(
         GRADE,
-        ("samples.jsonl:1: no problem 'treble'", "add it to the problems or drop the line"),
+        ("samples.jsonl:1: no problem 'treble'", "the problems are 'double'"),
         lambda here: here.jsonl("samples.jsonl", {**SAMPLE, "problem_id": "treble"}),
     ),
     "a sample without program": Mistake(
         GRADE,
-        ("samples.jsonl:1: neither completion nor program",),
+        ("samples.jsonl:1: no known form of samples", "got the keys problem_id, text"),
         lambda here: here.jsonl("samples.jsonl", {"problem_id": "double", "text": "x"}),
     ),
     "a problem without expected": Mistake(
         GRADE,
-        ("problems.jsonl:1: a problem needs problem_id and tests with stdin and expected", "'expected'"),
+        ("problems.jsonl:1, test 0: expected the keys stdin and expected, got stdin",),
         lambda here: here.jsonl("problems.jsonl", {"problem_id": "a", "tests": [{"stdin": "1"}]}),
     ),
     "samples before problems": Mistake(
         "maxk grade samples.jsonl problems.jsonl",
-        ("samples.jsonl:1: a problem needs problem_id and tests", "the order is `maxk grade PROBLEMS SAMPLES`"),
+        ("samples.jsonl:1: no known form of problems", "got the keys problem_id, program"),
     ),
     "no such samples": Mistake(
-        "maxk grade problems.jsonl sample.jsonl", ("sample.jsonl cannot be read: No such file", "give an existing file")
+        "maxk grade problems.jsonl sample.jsonl", ("sample.jsonl: cannot be read (No such file",)
     ),
     "more than there are samples": Mistake(
         f"{GRADE} --k 1,8", ("--k: 8 is more than the 1 samples of problem 'double'",)
     ),
-    "a word for k": Mistake(f"{GRADE} --k eight", ("--k: 'eight' is not a comma-separated list of numbers",)),
     "a sandbox of another kind": Mistake(
         f"{GRADE} --sandbox docker", ("sandbox: 'docker' is none of auto, bubblewrap",)
     ),
-    "no workers": Mistake(f"{GRADE} --workers 0", ("workers: 0 is not a positive number",)),
     "verdicts of other samples": Mistake(
         GRADE,
-        ("samples.verdicts.jsonl:1: made from another sample", "name another --output"),
+        ("samples.verdicts.jsonl is there and holds no verdicts", "name another file"),
         lambda here: here.jsonl("samples.verdicts.jsonl", {"key": "of another"}),
     ),
 }
