@@ -197,7 +197,6 @@ def test_commands_exist(command: Command, monkeypatch: pytest.MonkeyPatch) -> No
     "words",
     [
         ("maxk", "no-such-stage"),
-        ("maxk", "show"),
         ("maxk", "plan", "config/absent.yaml"),
         ("make", "no-such-target"),
         ("python", "benchmarks/rates.py", "no-such-shape"),
