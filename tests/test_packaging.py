@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from importlib import metadata, util
@@ -88,7 +89,10 @@ def test_environment_yml_holds_the_lock(root: Path, locks: dict[str, list[Requir
 def test_no_pin_needs_a_newer_python_than_the_project(project: dict, locks: dict[str, list[Requirement]]) -> None:
     """Debian 12 has 3.11.2; a pin that needed 3.11.5 once broke `make docs` there. Looks at what is installed."""
     oldest = re.match(r">=([0-9.]+)", project["requires-python"])[1]
-    installed = {canonicalize_name(found.name): found.metadata for found in metadata.distributions()}
+    installed = {
+        canonicalize_name(found.name): found.metadata
+        for found in metadata.distributions(path=[sysconfig.get_paths()["purelib"]])
+    }
     for pin in chain(*locks.values()):
         if pin.name in installed:
             needed = installed[pin.name]["Requires-Python"]
