@@ -19,6 +19,7 @@ import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -206,17 +207,7 @@ def now() -> float:
     return time.perf_counter()
 
 
-def timed(part: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the seconds of calls to SECONDS[part]."""
-
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        started = now()
-        try:
-            return call(*args, **kwargs)
-        finally:
-            SECONDS[part] += now() - started
-
-    return wrapper
+timed = partial(common.timed, clock=now)
 
 
 def timed_kind(kind: type[GRPOTrainer]) -> type[GRPOTrainer]:
