@@ -103,7 +103,7 @@ def otherness(config: Config, dataset: str) -> str:
 
 def _sign(values: pd.Series[float]) -> pd.Series[float]:
     """Published numbers have three decimals, so what rounds to zero there is zero."""
-    return values.round(3).apply(np.sign)
+    return values.astype(float).round(3).apply(np.sign)
 
 
 # ---------------------------------------------------------------------------------------------------- Markdown
