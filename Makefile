@@ -27,6 +27,8 @@ INSTALL := $(VENV)/bin/pip install --quiet --no-compile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
+# Without cached bytecode each job would compile torch, transformers and TRL anew, which takes longer than the job.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: environment run test test-all test-vllm test-integrations test-slurm test-kubernetes \
 	check docs build lock audit ui clean
