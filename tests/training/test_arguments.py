@@ -11,7 +11,7 @@ import tiny
 from accelerate.commands.config.config_args import load_config_from_file
 from transformers import LlamaForCausalLM
 
-from maxk.config import Generator, Heldout, Lora, Training
+from maxk.config import EntropyBonus, Generator, Heldout, Lora, Training
 from maxk.errors import UserError
 from maxk.stages.train import require_generator
 from maxk.training.arguments import arguments, lora, schedule
@@ -55,6 +55,18 @@ def test_schedule_is_whole_batches_also_where_sizes_do_not_divide(epochs: float,
         ("warmup_steps", 7, {"warmup_steps": 7}),
         ("kl_coefficient", 0.02, {"beta": 0.02, "use_bias_correction_kl": False}),
         ("clip", 0.1, {"epsilon": 0.1, "epsilon_high": None}),
+        ("entropy_bonus", None, {"entropy_coef": 0.0, "use_adaptive_entropy": False}),
+        (
+            "entropy_bonus",
+            EntropyBonus(coefficient=0.02),
+            {"entropy_coef": 0.02, "use_adaptive_entropy": False},
+        ),
+        (
+            "entropy_bonus",
+            EntropyBonus(target=0.4, step=0.01, largest=0.5),
+            {"entropy_coef": 0.0, "use_adaptive_entropy": True, "entropy_target": 0.4, "entropy_coef_delta": 0.01}
+            | {"entropy_coef_max": 0.5},
+        ),
         ("ratio", "token", {"loss_type": "grpo", "importance_sampling_level": "token"}),
         ("ratio", "sequence", {"loss_type": "luspo", "importance_sampling_level": "sequence"}),
         ("max_grad_norm", 0.3, {"max_grad_norm": 0.3, "weight_decay": 0.0}),

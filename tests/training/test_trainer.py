@@ -13,7 +13,7 @@ import torch
 from tiny import PROMPTS, ROUNDING, count_a, difference, make_trainer, tokenizer, weights
 from transformers import TrainerCallback
 
-from maxk.config import Training
+from maxk.config import EntropyBonus, Training
 from maxk.errors import UserError
 from maxk.training.arguments import arguments, schedule
 from maxk.training.callbacks import SkipNonfinite
@@ -71,6 +71,21 @@ def test_resumed_equals_uninterrupted(objective: Any, iterations: int, letters_m
         resumed = trained(letters_model, folder, objective, resume=str(folder / f"checkpoint-{last}"), **options)
         assert steps(resumed) == [pytest.approx(entry, rel=1e-5) for entry in steps(whole)]
         assert difference(weights(whole.model), weights(resumed.model), weights(letters_model)) < ROUNDING
+
+
+# ---- entropy
+def test_an_entropy_target_is_approached_and_the_controller_survives_a_stop(letters_model: str, tmp_path: Path) -> None:
+    options = {"training": {"epochs": 4.0, "entropy_bonus": EntropyBonus(target=9.0, step=0.2)}}
+    free = trained(letters_model, tmp_path / "free", "grpo", training={"epochs": 4.0})
+    whole = trained(letters_model, tmp_path / "whole", "grpo", **options)
+    coefficients = [entry["entropy_coef"] for entry in whole.state.log_history if "entropy_coef" in entry]
+    assert coefficients == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0, 1.0, 1.0, 1.0])
+    assert steps(whole)[-1]["entropy"] > steps(free)[-1]["entropy"]
+
+    folder = tmp_path / "stopped"
+    trained(letters_model, folder, "grpo", callbacks=[StopAfter(3)], **options)
+    resumed = trained(letters_model, folder, "grpo", resume=str(folder / "checkpoint-3"), **options)
+    assert steps(resumed) == [pytest.approx(entry, rel=1e-5) for entry in steps(whole)]
 
 
 # ---- 16 bits

@@ -17,7 +17,7 @@ from maxk.config.loading import DEFAULTS, experiment, load, overlay, parse, read
 from maxk.config.objectives import Experiment, Objective
 from maxk.config.report import Report, Tracking
 from maxk.config.sampling import Sampling, Vllm
-from maxk.config.training import Generator, Heldout, Lora, Training
+from maxk.config.training import EntropyBonus, Generator, Heldout, Lora, Training
 from maxk.config.verification import Verification
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "RESERVED",
     "Architecture",
     "Config",
+    "EntropyBonus",
     "Experiment",
     "Generator",
     "Heldout",

@@ -46,6 +46,25 @@ class Generator(Section):
         return self
 
 
+class EntropyBonus(Section):
+    """An entropy bonus in the loss: `coefficient` × the mean entropy of completion tokens, in nats.
+
+    With a `target` the coefficient adapts (Skywork-OR1, arXiv 2505.22312): it rises by `step` after each optimiser step
+    whose entropy is at most `target`, falls by as much after others, and acts only at or below `target`.
+    """
+
+    coefficient: float = Field(0.0, ge=0, description="Weight of the bonus; with a `target`, the initial one.")
+    target: Positive | None = Field(None, description="Entropy to hold, in nats per token.")
+    step: Positive = Field(0.005, description="Change of the coefficient per optimiser step; needs a `target`.")
+    largest: Positive = Field(1.0, description="Largest coefficient; needs a `target`.")
+
+    @model_validator(mode="after")
+    def _acts(self) -> EntropyBonus:
+        if self.coefficient == 0 and self.target is None:
+            raise ValueError("give a coefficient above 0 or a target; otherwise leave the entropy bonus out")
+        return self
+
+
 class Heldout(Section):
     """Evaluation during training, on problems of the train split that are held out."""
 
@@ -88,6 +107,7 @@ class Training(Section):
     learning_rate: Positive = Field(5e-6, description="Adam learning rate (paper: 5e-6).")
     warmup_steps: int = Field(0, ge=0, description="Linear warm-up, in optimiser steps; constant afterwards.")
     kl_coefficient: float = Field(0.01, ge=0, description="β of the KL penalty to the base policy (paper: 0.01).")
+    entropy_bonus: EntropyBonus | None = Field(None, description="Reward entropy in the loss (paper: no bonus).")
     clip: Positive = Field(0.2, description="ε of PPO's clipping (paper: 0.2).")
     ratio: Literal["token", "sequence"] = Field(
         "token",

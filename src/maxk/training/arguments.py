@@ -79,9 +79,25 @@ def arguments(config: Training, folder: Path, seed: int, prompts: int, revision:
         dataloader_pin_memory=on_gpu,
         report_to=[],
         disable_tqdm=True,
+        **_entropy(config),
         **_generation(config),
         **_evaluation(config),
     )
+
+
+def _entropy(config: Training) -> dict[str, Any]:
+    bonus = config.entropy_bonus
+    if bonus is None:
+        return {}
+    if bonus.target is None:
+        return {"entropy_coef": bonus.coefficient}
+    return {
+        "entropy_coef": bonus.coefficient,
+        "use_adaptive_entropy": True,
+        "entropy_target": bonus.target,
+        "entropy_coef_delta": bonus.step,
+        "entropy_coef_max": bonus.largest,
+    }
 
 
 def _generation(config: Training) -> dict[str, Any]:
