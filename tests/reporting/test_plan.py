@@ -124,7 +124,7 @@ def test_an_experiment_is_planned(
 def test_an_unknown_base_or_profile_is_named(config: Config, rates: Rates) -> None:
     assert plan.choose(rates, config, None) == "7b-h100"
     assert plan.choose(rates, config, "pocket-cpu") == "pocket-cpu"
-    with pytest.raises(UserError, match=r"no profile 'tpu'; name one by --profile \(pocket-cpu, 0\.5b-h100, 7b-h100\)"):
+    with pytest.raises(UserError, match=r"no profile 'tpu'; name one by --profile \(pocket-cpu, 0\.5b-h200, 7b-h100\)"):
         plan.choose(rates, config, "tpu")
     other = config.model_copy(update={"base": configuration.HubBase(source="hub", model="org/model")})
     with pytest.raises(UserError, match="no profile for the base model org/model"):
