@@ -1,6 +1,7 @@
 # make run    the default experiment, from nothing to results/table2.csv (CONFIG=config/other.yaml for another scale)
 # make environment  .venv alone, which the others build when they need it
 # make test   the tests of a few minutes; make test-all: also the slow ones (kills, full disks, servers, whole runs)
+# make test-numerics  the numerical tests on torch's other kernels: without vector instructions, and with AVX2
 # make check  formatting, lint and types
 # make ui     the MLflow page of the default experiment (CONFIG=… of another)
 # make docs   the documentation as a site, in site/
@@ -30,7 +31,7 @@ export OMP_NUM_THREADS ?= 1
 # Without cached bytecode each job would compile torch, transformers and TRL anew, which takes longer than the job.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: environment run test test-all test-vllm test-integrations test-slurm test-kubernetes \
+.PHONY: environment run test test-all test-numerics test-vllm test-integrations test-slurm test-kubernetes \
 	check docs build lock audit ui clean
 
 environment: $(READY)
@@ -44,6 +45,10 @@ test: $(READY)
 
 test-all: test
 	pytest -m slow
+
+test-numerics: $(READY)
+	set -e; for kernels in default avx2; do ATEN_CPU_CAPABILITY=$$kernels pytest -m "not slow" --numprocesses auto \
+		tests/test_objectives.py tests/test_off_policy_direction.py tests/training/test_maxk_trainer.py; done
 
 test-vllm: $(VLLM)
 	pytest tests/vllm_backend

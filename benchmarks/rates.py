@@ -1,8 +1,8 @@
 """Measures the rates of `config/rates.yaml` on one GPU: tokens generated and tokens trained per second.
 
-Rates depend on the architecture, not on the weights, so these are random and nothing is downloaded. Generation is that
-of the transformers backend at one batch; vLLM is faster, so plans err on the long side. So do they with several
-iterations on a generation batch, of which each is counted with a reference pass that only the first makes.
+Rates depend on the architecture, not on the weights, so the weights are random and nothing is downloaded. Generation
+uses the transformers backend with one batch. vLLM is faster, so plans made from these rates err on the long side; they
+also count a reference pass for every iteration on a generation batch, while only the first makes one.
 
     python benchmarks/rates.py 0.5b 7b
 """
@@ -38,7 +38,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def measure(name: str, generated: int, trained: int) -> dict[str, Any]:
-    """Rates of an architecture; `generated` and `trained` are sequences a batch."""
+    """Rates of an architecture; `generated` and `trained` are sequences per batch."""
     with torch.device("cuda"):
         model = AutoModelForCausalLM.from_config(Qwen2Config(**SHAPES[name]), dtype=torch.bfloat16)
     prompts = torch.randint(1000, (generated, PROMPT), device="cuda")

@@ -5,15 +5,15 @@
     python benchmarks/sampling.py --model results/policies/base/model    # the default experiment's base model
     python benchmarks/sampling.py --config config/mini.yaml --model PATH --problems 16 --backend vllm      # on a GPU
 
-The bare loop does the least that must be done. Over `generate` it repeats every prompt, lets `generate` sample from its
-global random state and decodes, in our batches; over vLLM's engine it hands in all requests at once, without seeds,
-log-probabilities or text. Ours draws every sample under its request's own seed and measures entropies besides (vLLM:
-also without, to see what they cost). Both take an experiment's prompts and settings, in turns; tokens per second are
-printed by the clock and, on the CPU, per CPU-second, with the median of the turns' ratios. Exits with 1 if ours is
-slower than 0.9 × the loop, in CPU-seconds where there is no GPU.
+The bare loop does the minimum. Over `generate` it repeats every prompt, samples from the global random state and
+decodes, in the backend's batches. Over vLLM's engine it submits all requests at once, without seeds, log-probabilities
+or text. The backend draws each sample with its own seed and measures entropies (for vLLM also without, to show what
+they cost). Both use an experiment's prompts and settings and take turns. The script prints tokens per second, on a CPU
+also tokens per CPU-second, and the median of the turns' ratios. It exits with 1 if the backend is slower than 0.9 × the
+loop (in CPU-seconds where there is no GPU).
 
-`--random` is the worst case for the backend over transformers: one sample a prompt, a vocabulary of 32,768 of which
-samples share no token, and none that ends before the others. It gains nothing there; what is measured is its overhead.
+`--random` is the worst case for the transformers backend: one sample per prompt, a vocabulary of 32,768 whose samples
+share no token, and no completion that ends early. The backend gains nothing there, so this measures its overhead.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """These tests run vLLM for real, on the CPU where there is no GPU: `make test-vllm`.
 
-Where vLLM is not installed they are not collected, so that the main suite neither counts nor skips them.
+Without vLLM they are not collected, so the main suite neither counts nor skips them.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def engine(policies: list[Policy]) -> Iterator[VllmBackend]:
 
 @pytest.fixture
 def backend(engine: VllmBackend) -> Iterator[VllmBackend]:
-    """The engine; a test may change the settings of requests and the policy that it is taken for."""
+    """The engine; a test may change its request settings and the policy it claims to be."""
     config, policy = engine.config, engine.policy
     yield engine
     engine.config, engine.policy = config, policy
@@ -73,7 +73,7 @@ def table(completions: dict[tuple[str, int], list[Completion]]) -> pa.Table:
 
 @torch.no_grad()
 def log_p(model: Any, ids: list[int]) -> torch.Tensor:
-    """Log-probabilities of the token after every position."""
+    """Log-probabilities of the next token at every position."""
     return model(torch.tensor([ids])).logits[0].log_softmax(-1)
 
 
@@ -143,7 +143,7 @@ def test_first_tokens_follow_the_distribution_of_transformers(backend: VllmBacke
 
 
 def test_low_temperature_is_greedy(backend: VllmBackend, model: Any, tokenizer: Any) -> None:
-    """At 0.01 a token 0.3 nats behind the likeliest is drawn once in 10^13; at 1 that is common."""
+    """At temperature 0.01 a token 0.3 nats below the most likely one is drawn once in 10^13; at 1 it is common."""
     ids = tokenizer(PROMPTS[1])["input_ids"]
 
     def furthest_behind(temperature: float) -> float:
@@ -175,7 +175,7 @@ def test_entropy_is_null_where_it_was_not_asked_for(backend: VllmBackend) -> Non
 
 
 def test_swapped_weights_are_caught(backend: VllmBackend, policies: list[Policy], tokenizer: Any) -> None:
-    """The engine holds the first policy's weights; the same architecture and tokenizer with other weights show."""
+    """The engine holds the first policy's weights; other weights of the same shape and tokenizer are detected."""
     own, other = (backend.weights_gap(policy, tokenizer(PROMPTS[0])["input_ids"]) for policy in policies)
     assert own < TOLERANCE["float32"] / 10
     assert other > 100 * TOLERANCE["float32"]
@@ -200,7 +200,7 @@ def test_an_unknown_finish_is_an_error(backend: VllmBackend) -> None:
 def test_the_stage_writes_what_the_pipeline_reads(
     backend: VllmBackend, seconds: Config, policies: list[Policy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All stages up to the samples, by the command line; the engine is the one that runs."""
+    """All stages up to the samples, through the command line, with the engine that is already running."""
 
     def running(policy: Policy, config: Sampling) -> VllmBackend:
         backend.policy, backend.config = policy, config
