@@ -23,12 +23,19 @@ import pytest
 import yaml
 
 from enumeration import leave_one_out
-from maxk.integrations import slime
+from maxk.integrations import code_reward, slime
 from maxk.integrations.groups import on_policy_objective
 
 REWARDS = [1.0, 1.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0]
 BEST_OF_4 = leave_one_out(REWARDS, [1.0] * 8, 4)
 ANSWER = "```python\nprint(sum(map(int, input().split())))\n```"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def grader() -> Any:
+    code_reward.configure(workers=1)
+    yield
+    code_reward.shared().close()
 
 
 @pytest.fixture
