@@ -5,11 +5,12 @@
 # Non-root and under Docker's default seccomp profile, where the grader confines programs by Landlock and seccomp.
 FROM debian:bookworm-slim
 
+# A compiler and Python's headers: Triton, which vLLM and `torch.compile` use, compiles kernels at run time.
 # Debian keeps only the newest build of a stable release's package: pinned, the image could not be built again.
 # hadolint ignore=DL3008
 RUN apt-get update && \
     apt-get install --yes --no-install-recommends \
-        bubblewrap ca-certificates git kubernetes-client libseccomp2 make python3 python3-venv tini && \
+        bubblewrap ca-certificates g++ git kubernetes-client libseccomp2 make python3 python3-dev python3-venv tini && \
     rm -rf /var/lib/apt/lists/*
 
 RUN useradd --create-home --uid 1000 maxk && \

@@ -14,6 +14,8 @@
 # make test-integrations  the adapters in the tools themselves: verl, Inspect, verifiers (300 MB in .venv-integrations)
 # make build  wheel and sdist in dist/
 # make lock   resolves pyproject.toml anew into requirements/
+# make test-bounds  the core's and the trainer's tests with the oldest and the newest versions that pyproject.toml allows
+# make beside resolves maxk[trl] beside verl, OpenRLHF, vLLM …: the table of docs/installation.md
 # make test-kubernetes IMAGE=…  the pipeline through the Kubernetes cluster of one node that kubectl reaches
 # make test-slurm  the pipeline through a real Slurm on this machine (root on Debian, whose Slurm it installs)
 
@@ -24,6 +26,7 @@ LOCK := $(if $(findstring GPU,$(shell nvidia-smi --list-gpus 2> /dev/null)),gpu,
 endif
 READY := $(VENV)/.ready-$(LOCK)
 VLLM := $(if $(filter gpu,$(LOCK)),$(READY),$(VENV)/.vllm)
+UV := .venv-lock/bin/uv
 INSTALL := $(VENV)/bin/pip install --quiet --no-compile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
@@ -31,8 +34,8 @@ export OMP_NUM_THREADS ?= 1
 # Without cached bytecode each job would compile torch, transformers and TRL anew, which takes longer than the job.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: environment run test test-all test-numerics test-vllm test-integrations test-slurm test-kubernetes \
-	check docs build lock audit ui clean
+.PHONY: environment run test test-all test-numerics test-vllm test-integrations test-bounds test-slurm test-kubernetes \
+	check docs build lock beside audit ui clean
 
 environment: $(READY)
 
@@ -81,10 +84,18 @@ build:
 	.venv-build/bin/python -m build
 	.venv-build/bin/twine check --strict dist/*
 
-lock:
+lock: $(UV)
+	UV=$(UV) .venv-lock/bin/python requirements/lock.py
+
+beside: $(UV)
+	UV=$(UV) .venv-lock/bin/python requirements/beside.py
+
+test-bounds: $(UV)
+	UV=$(UV) .venv-lock/bin/python requirements/bounds.py
+
+$(UV):
 	$(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/pip install --quiet uv==0.13.9
-	UV=.venv-lock/bin/uv $(PYTHON) requirements/lock.py
+	.venv-lock/bin/pip install --quiet packaging==25.0 uv==0.13.9
 
 docs: $(VENV)/.docs
 	mkdocs build --strict
@@ -93,7 +104,7 @@ ui: $(READY)
 	maxk ui $(if $(CONFIG),--config $(CONFIG))
 
 clean:
-	rm -rf $(VENV) .venv-audit .venv-build .venv-integrations .venv-lock dist .pytest_cache .mypy_cache .ruff_cache site
+	rm -rf $(VENV) .venv-audit .venv-bounds .venv-build .venv-integrations .venv-lock dist .pytest_cache .mypy_cache .ruff_cache site
 
 $(READY): pyproject.toml requirements/$(LOCK).txt requirements/test.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \

@@ -206,11 +206,19 @@ def lend(venv: Path, *names: str) -> None:
             (site_packages(venv) / path.name).symlink_to(path)
 
 
-def run(venv: Path, *words: str, folder: Path) -> str:
+def lend_all(venv: Path) -> None:
+    """Lends this environment's whole site-packages, after the virtual environment's own."""
+    (site_packages(venv) / "lent.pth").write_text(f"{Path(util.find_spec('torch').origin).parents[1]}\n")
+
+
+def attempt(venv: Path, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": f"{venv / 'bin'}:{os.environ['PATH']}", "HOME": str(folder)}
-    done = subprocess.run(
-        [venv / "bin" / words[0], *words[1:]], cwd=folder, env=environment, capture_output=True, text=True
-    )
+    command = [venv / "bin" / words[0], *words[1:]]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def run(venv: Path, *words: str, folder: Path) -> str:
+    done = attempt(venv, *words, folder=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -247,10 +255,22 @@ def test_the_wheel_grades(empty: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_objective_of_the_wheel(empty: Path, tmp_path: Path) -> None:
-    """With the torch of this environment, whose site-packages follow the virtual environment's own."""
-    (site_packages(empty) / "torch.pth").write_text(f"{Path(util.find_spec('torch').origin).parents[1]}\n")
+    lend_all(empty)
     code = (
         "import torch, maxk; assert 'venv' in maxk.__file__; make = maxk.objectives.make;"
         "print(make({'type': 'bon_loo1', 'k': 2})(torch.tensor([[1.0, 0.0]], dtype=torch.float64)).tolist())"
     )
     assert run(empty, "python", "-c", code, folder=tmp_path) == "[[1.0, 0.0]]\n"
+
+
+@pytest.mark.slow
+def test_the_wheel_has_no_pipeline_and_says_where_it_is(empty: Path, tmp_path: Path) -> None:
+    """Even with every library: Snakefile and config/ are in the repository only."""
+    lend_all(empty)
+    for words in (("plan",), ("doctor",), ("ui",), ("plan", "mine.yaml")):
+        done = attempt(empty, "maxk", *words, folder=tmp_path)
+        assert done.returncode == 2
+        assert re.fullmatch(rf"maxk {words[0]}: the pipeline needs a clone of the repository, .*\n", done.stderr)
+    done = attempt(empty, "maxk", "score", "base", folder=tmp_path)
+    assert done.returncode == 2
+    assert re.fullmatch(r"maxk score: config results/config.json: no such file; .*\n", done.stderr)

@@ -31,11 +31,25 @@ def install(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
     """Makes `import NAME` give a module with these members."""
     parts = name.split(".")
     for depth in range(1, len(parts) + 1):
-        module = ModuleType(".".join(parts[:depth]))
-        module.__path__ = []  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, module.__name__, module)
+        install_one(monkeypatch, ".".join(parts[:depth]))
+    add(monkeypatch, name, **members)
+
+
+def install_one(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    module = ModuleType(name)
+    module.__path__ = []  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def add(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
+    """The same, beside modules of the tool that are there already."""
+    parts = name.split(".")
+    for depth in range(1, len(parts) + 1):
+        path = ".".join(parts[:depth])
+        if path not in sys.modules:
+            install_one(monkeypatch, path)
     for key, value in members.items():
-        setattr(sys.modules[name], key, value)
+        monkeypatch.setattr(sys.modules[name], key, value, raising=False)
 
 
 # ---- verl: verl/trainer/ppo/core_algos.py, verl/trainer/ppo/ray_trainer.py (compute_advantage)

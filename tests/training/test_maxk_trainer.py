@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import fields
+from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,8 +29,8 @@ from tiny import (
     weights,
 )
 from torch import Tensor
-from transformers import AutoModelForCausalLM
-from trl import GRPOTrainer
+from transformers import AutoModelForCausalLM, TrainingArguments
+from trl import GRPOConfig, GRPOTrainer
 from trl.generation.vllm_generation import extract_logprobs
 from trl.trainer.utils import split_tensor_dict
 
@@ -36,6 +38,7 @@ from maxk import objectives
 from maxk.estimators import max_at_k
 from maxk.trl import MaxkTrainer
 from maxk.trl.microbatches import by_length
+from maxk.trl.options import as_objective
 from maxk.trl.trainer import combined
 from maxk.trl.vllm import request_groups
 from surrogates import sequence_surrogate
@@ -101,6 +104,20 @@ def test_an_objective_that_cannot_work_is_refused_before_a_model_is_loaded(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         make_trainer("no-such-model", config(tmp_path), objective=given)
+
+
+NEED_M = ("bon_topm", "bon_offpolicy_topm")
+
+
+@pytest.mark.parametrize("name", [name for name in objectives.OBJECTIVES if name not in NEED_M])
+def test_a_type_works_by_its_name_alone(name: str) -> None:
+    assert as_objective(name, n=8).ks in ((), (4,))
+
+
+@pytest.mark.parametrize("name", NEED_M)
+def test_a_type_with_another_required_key_shows_the_mapping(name: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"{name} needs m: {{'type': '{name}', 'k': …, 'm': …}}")):
+        as_objective(name, n=8)
 
 
 def test_a_function_never_gives_an_ungraded_group_a_gradient(letters_model: str, tmp_path: Path) -> None:
@@ -217,6 +234,32 @@ def test_options_without_meaning_are_refused_before_a_model_is_loaded(
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         make_trainer("no-such-model", config(tmp_path, **options), **extra)
+
+
+# Where and how it is computed, and what is logged of it.
+EXECUTION = (
+    *("model_init_kwargs", "trust_remote_code", "cast_lm_head_to_fp32", "ds3_gather_for_generation", "log_*"),
+    *(
+        "shuffle_dataset",
+        "pad_to_multiple_of",
+        "generation_batch_size",
+        "max_completion_length",
+        "chat_template_kwargs",
+    ),
+    *("cache_implementation", "vllm_mode", "vllm_model_impl", "vllm_enable_sleep_mode", "vllm_server_*"),
+    *("vllm_group_port", "vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_tensor_parallel_size"),
+    *("max_tool_calling_iterations", "num_completions_to_print", "use_transformers_*", "transformers_*"),
+)
+
+
+def test_every_option_of_trl_is_documented_or_about_execution(root: Path) -> None:
+    """A new version of TRL may bring an option that changes what an objective means: this test names it."""
+    documented = re.findall(r"`([a-z0-9_*]+)", (root / "docs" / "trainer.md").read_text(encoding="utf-8"))
+    known = [*documented, *EXECUTION]
+    common = {field.name for field in fields(TrainingArguments)}
+    options = [field.name for field in fields(GRPOConfig) if field.name not in common]
+    assert len(options) > 50
+    assert [name for name in options if not any(fnmatch(name, one) for one in known)] == []
 
 
 # ---- several reward functions

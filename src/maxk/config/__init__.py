@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from maxk.config.base import Architecture, HubBase, PretrainedBase
 from maxk.config.experiment import RESERVED, Config
-from maxk.config.loading import DEFAULTS, experiment, load, overlay, parse, read_yaml
+from maxk.config.loading import DEFAULTS, defaults, experiment, load, overlay, parse, read_yaml
 from maxk.config.objectives import Experiment, Objective
 from maxk.config.report import Report, Tracking
 from maxk.config.sampling import Sampling, Vllm
@@ -39,6 +39,7 @@ __all__ = [
     "Training",
     "Verification",
     "Vllm",
+    "defaults",
     "experiment",
     "load",
     "overlay",

@@ -53,13 +53,23 @@ def parse(content: Mapping[str, Any]) -> Config:
         raise UserError(f"config: {faults}") from None
 
 
+def defaults() -> dict[str, Any]:
+    """The default experiment. Raises UserError where maxk was installed without its repository."""
+    if not DEFAULTS.exists():
+        raise UserError(
+            "the pipeline needs a clone of the repository, which holds its Snakefile and config/: clone it and run "
+            "`make environment` or `pip install --editable '.[pipeline]'` there"
+        )
+    return read_yaml(DEFAULTS)
+
+
 def experiment(path: str | Path | None) -> Config:
     """The experiment that a config file describes, laid over the default one; without a file, the default one.
 
     A resolved configuration (`results/NAME/config.json`) describes itself.
     """
     changes = read_yaml(path) if path is not None else {}
-    return parse(overlay(read_yaml(DEFAULTS), changes))
+    return parse(overlay(defaults(), changes))
 
 
 def load(path: str | Path) -> Config:

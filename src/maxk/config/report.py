@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from maxk.schema import Count, Section
@@ -29,6 +31,10 @@ class Report(Section):
 
 
 class Tracking(Section):
-    """MLflow, on the server named by MLFLOW_TRACKING_URI, else in a SQLite file under `results/`."""
+    """MLflow, on the server named by MLFLOW_TRACKING_URI, else in a SQLite file under `results/`; other trackers."""
 
-    enabled: bool = Field(True, description="`false` disables tracking.")
+    enabled: bool = Field(True, description="`false` disables MLflow.")
+    report_to: tuple[Literal["trackio", "wandb"], ...] = Field(
+        (),
+        description="Other trackers that training reports to, through TRL: `trackio`, `wandb` (docs/tracking.md).",
+    )

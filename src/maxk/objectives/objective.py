@@ -185,7 +185,8 @@ def make(config: Mapping[str, Any] | str | Callable[..., Any]) -> Objective:
     require_known(kind, spec)
     missing = [field.name for field in fields(kind) if field.default is MISSING and field.name not in spec]
     if missing:
-        raise ValueError(f"{kind.type} needs {', '.join(missing)}")
+        keys = "".join(f", {name!r}: …" for name in [*spec, *missing])
+        raise ValueError(f"{kind.type} needs {', '.join(missing)}: {{'type': {kind.type!r}{keys}}}")
     return kind(**spec)
 
 

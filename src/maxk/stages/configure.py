@@ -22,7 +22,7 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk.tracking import mirror
+    from maxk.tracking import mirror, reporters
 
     try:
         content = json.loads(args.content)
@@ -31,5 +31,6 @@ def run(args: argparse.Namespace) -> None:
     config = configuration.parse(content)
     if args.local and config.gpus:
         gpus.require(config.gpus)
+    reporters.require_installed(config)
     mirror.start(config)
     files.write_json(config.layout.config, config.model_dump(mode="json"))

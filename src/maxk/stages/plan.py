@@ -17,8 +17,8 @@ from maxk import config as configuration
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("plan", help="estimate jobs, GPU time, samples, test runs and disk of an experiment")
     parser.add_argument("configfiles", nargs="*", metavar="CONFIGFILE", help="overlays the default experiment")
-    parser.add_argument("--config", default="config/config.yaml", help="the default experiment")
-    parser.add_argument("--rates", default="config/rates.yaml", help="measured rates")
+    parser.add_argument("--config", help="the experiment that is overlaid, if not the default one")
+    parser.add_argument("--rates", help="measured rates; by default config/rates.yaml")
     parser.add_argument("--profile", help="a profile of the rates; by default that of the base model")
     parser.add_argument("--experiment", help="a key of `experiments`: plan its policies, not those of the main tables")
     parser.set_defaults(run=run)
@@ -27,11 +27,11 @@ def register_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     from maxk.reporting import plan
 
-    content = configuration.read_yaml(args.config)
+    content = configuration.read_yaml(args.config) if args.config else configuration.defaults()
     for path in args.configfiles:
         content = configuration.overlay(content, configuration.read_yaml(path))
     config = configuration.parse(content)
     if args.experiment is not None:
         config = config.restricted_to(args.experiment)
-    rates = plan.read_rates(args.rates)
+    rates = plan.read_rates(args.rates or str(configuration.DEFAULTS.with_name("rates.yaml")))
     print(*plan.lines(config, rates, plan.choose(rates, config, args.profile)), sep="\n")

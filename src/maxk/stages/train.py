@@ -26,6 +26,7 @@ from maxk.artifacts.records import Policy, Problem
 from maxk.config import Config, Training
 from maxk.errors import UserError
 from maxk.resources import gpus
+from maxk.tracking import reporters
 from maxk.training import accelerate_config
 
 
@@ -43,6 +44,7 @@ def run(args: argparse.Namespace) -> None:
     training = config.training_of(args.objective)
     accelerate_config.require_sound(training, config.gpus)
     require_generator(training)
+    reporters.require_installed(config)
     if training.processes == 1 or os.environ.get("WORLD_SIZE") != str(training.processes):  # not launched yet
         gpus.hold(training.processes if config.gpus else 0)
         if training.processes > 1:
@@ -126,7 +128,7 @@ def _optimise(
     from maxk.training.trainer import PolicyTrainer
 
     environment.quiet_libraries()
-    training = config.training_of(objective)
+    training, name = config.training_of(objective), policy_name(objective, seed)
     if not torch.cuda.is_available():
         torch.set_num_threads(1)  # more threads do not speed up small models, and jobs run side by side
     checkpoints = folder / "checkpoints" / lineage
@@ -140,7 +142,7 @@ def _optimise(
         trainer = PolicyTrainer(
             model=base.model,
             reward_funcs=[PassRateReward(grader, problems, problem_grader.limits(config))],
-            args=arguments(training, checkpoints, seed, len(order), base.revision),
+            args=arguments(training, checkpoints, seed, len(order), base.revision, **reporters.arguments(config, name)),
             train_dataset=rows.select(order),
             eval_dataset=heldout,
             processing_class=tokenizer,
@@ -149,7 +151,7 @@ def _optimise(
                 MetricsLog(folder / "metrics.jsonl", run),
                 SkipNonfinite(),
                 stop,
-                ProgressLine(f"train {policy_name(objective, seed)}"),
+                ProgressLine(f"train {name}"),
             ],
             objective=config.every_objective[objective].spec,
             old_policy=training.old_policy,

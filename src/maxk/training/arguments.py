@@ -33,8 +33,13 @@ def schedule(config: Training, problems: int, seed: int) -> list[int]:
     return torch.cat(epochs)[:count].tolist()
 
 
-def arguments(config: Training, folder: Path, seed: int, prompts: int, revision: str | None = None) -> GRPOConfig:
-    """TRL's arguments; `prompts` is the length of the `schedule`, `revision` the commit of the base model."""
+def arguments(
+    config: Training, folder: Path, seed: int, prompts: int, revision: str | None = None, **reporting: Any
+) -> GRPOConfig:
+    """TRL's arguments; `prompts` is the length of the `schedule`, `revision` the commit of the base model.
+
+    `reporting` holds those of `maxk.tracking.reporters`; without them TRL reports to no tracker.
+    """
     on_gpu = torch.cuda.is_available()
     return GRPOConfig(
         output_dir=str(folder),
@@ -77,8 +82,8 @@ def arguments(config: Training, folder: Path, seed: int, prompts: int, revision:
         save_steps=config.checkpoint_every * config.iterations,
         save_total_limit=2,
         dataloader_pin_memory=on_gpu,
-        report_to=[],
         disable_tqdm=True,
+        **{"report_to": [], **reporting},
         **_entropy(config),
         **_generation(config),
         **_evaluation(config),

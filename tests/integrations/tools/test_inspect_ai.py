@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import runpy
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -49,3 +51,11 @@ def test_the_scorer_runs_the_tests() -> None:
     code_reward.shared().close()
     assert score.value == 0.5
     assert score.explanation == "passed, wrong_answer"
+
+
+def test_the_example_is_a_task_with_unbiased_reducers(root: Path) -> None:
+    task = runpy.run_path(str(root / "examples" / "inspect_task.py"))["small_programs"]()
+    assert (task.epochs, len(task.dataset)) == (16, 2)
+    scores = [Score(value=value) for value in (VALUES * 4)]
+    reduced = [reducer(scores).value for reducer in task.epochs_reducer]
+    assert reduced == pytest.approx([enumerated(VALUES * 4, k) for k in (1, 4, 8)])

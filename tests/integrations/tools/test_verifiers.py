@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import runpy
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -38,3 +40,10 @@ def test_a_failed_grader_is_an_error_and_not_a_zero(task: CodeTask, monkeypatch:
     monkeypatch.setattr(code_reward, "shared", Failing)
     with pytest.raises(vf.TaskError, match="could not be graded: harness_error"):
         asyncio.run(task.tests_passed(SimpleNamespace(last_reply=ANSWER)))
+
+
+def test_the_example_loads_tasks_with_tests(root: Path) -> None:
+    taskset = runpy.run_path(str(root / "examples" / "verifiers_taskset.py"))["SmallPrograms"](vf.TasksetConfig())
+    tasks = list(taskset.load())
+    assert [len(task.data.tests) for task in tasks] == [2, 1]
+    assert all(isinstance(task, CodeTask) for task in tasks)

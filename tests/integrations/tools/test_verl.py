@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,3 +60,13 @@ def test_a_config_without_the_objective() -> None:
 
 def test_verl_loads_the_reward_function() -> None:
     assert load_extern_object("pkg://maxk.integrations.verl", "compute_score") is plugin.compute_score
+
+
+def test_the_example_sets_options_that_verl_has(root: Path) -> None:
+    """An override with a + is a key of our own; verl's configuration must have all others."""
+    script = (root / "examples" / "verl_train.sh").read_text()
+    options = OmegaConf.load(Path(core_algos.__file__).parents[1] / "config" / "_generated_ppo_trainer.yaml")
+    overrides = re.findall(r"(?<= )(\+?[a-z_]+(?:\.[a-z_]+)+)=", script)
+    assert len(overrides) == 9
+    absent = [name for name in overrides if OmegaConf.select(options, name.lstrip("+"), default="absent") == "absent"]
+    assert absent == ["+algorithm.maxk.type", "+algorithm.maxk.k"]

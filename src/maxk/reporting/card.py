@@ -1,0 +1,122 @@
+"""The model card of a policy: what it was trained for and on, what it scores, and how that was measured.
+
+All numbers are those of this one trained policy: intervals are over problems, and say nothing about the method.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from maxk import statistics
+from maxk.artifacts.paths import BASE
+from maxk.artifacts.records import Policy
+from maxk.config import Config, HubBase
+from maxk.errors import UserError
+from maxk.reporting import markdown
+from maxk.reporting.load import Scores
+
+PAPER = "https://arxiv.org/abs/2510.23393"
+
+
+def text(config: Config, policy: Policy, scores: Scores) -> str:
+    """The card of a trained policy. Raises UserError if the policy has no scores."""
+    objective, _, seed = policy.name.partition("/seed")
+    if not any(_seed_index(scores, objective, dataset, int(seed)) is not None for dataset in scores.datasets):
+        raise UserError(f"{policy.name}: no scores yet; run `maxk score {policy.name}`")
+    lines = [
+        f"# {markdown.escape(policy.name)}, trained with max@k objective `{objective}`",
+        "",
+        f"Trained by [maxk]({PAPER}) from {_base(config)}.",
+        "",
+        *_facts(config, policy, scores, objective, seed),
+        "",
+        "## Scores",
+        "",
+        *_table(config, scores, objective, int(seed)),
+        "",
+        *_method(config, scores),
+        "",
+        "## Training settings",
+        "",
+        "```json",
+        json.dumps(policy.lineage["settings"], indent=2, ensure_ascii=False),
+        "```",
+    ]
+    return f"---\n{_metadata(config, objective)}\n---\n\n" + "\n".join(lines) + "\n"
+
+
+def _metadata(config: Config, objective: str) -> str:
+    """The card's YAML header, which the hub reads."""
+    from huggingface_hub import ModelCardData
+
+    return ModelCardData(
+        base_model=_hub_id(config),
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=["maxk", "grpo", "reinforcement-learning", config.every_objective[objective].type],
+    ).to_yaml()
+
+
+def _hub_id(config: Config) -> str | None:
+    """The base model on the hub; a folder of this machine is named nowhere."""
+    named = isinstance(config.base, HubBase) and not Path(config.base.model).is_dir()
+    return config.base.model if named else None  # type: ignore[union-attr]
+
+
+def _base(config: Config) -> str:
+    if isinstance(config.base, HubBase):
+        return f"`{hub_id}`" if (hub_id := _hub_id(config)) else "a local model"
+    return "a model that the experiment pretrained"
+
+
+def _facts(config: Config, policy: Policy, scores: Scores, objective: str, seed: str) -> Iterator[str]:
+    training, one = config.training_of(objective), config.every_objective[objective]
+    yield from markdown.head(["", ""], words=2)
+    yield markdown.row(["objective", f"`{json.dumps({'type': one.type, **one.objective.keys}, default=str)}`"])
+    yield markdown.row(["base policy", f"{_base(config)}, digest `{policy.lineage['base']}`"])
+    for dataset in training.datasets:
+        yield markdown.row(["trained on", f"`{dataset}`, digest `{policy.lineage['data'][dataset]}`"])
+    yield markdown.row(["completions per problem in training (n)", str(training.num_generations)])
+    yield markdown.row(["seed of this policy", seed])
+    yield markdown.row(["seeds of the experiment", ", ".join(map(str, scores.seeds))])
+    yield markdown.row(["sandbox of the training rewards", str(policy.environment.get("sandbox"))])
+    yield markdown.row(["sandbox of the scores", str(scores.sandbox)])
+    versions = {k: v for k, v in policy.environment.items() if k not in ("sandbox", "source")}
+    yield markdown.row(["versions", ", ".join(f"{name} {version}" for name, version in versions.items())])
+
+
+def _table(config: Config, scores: Scores, objective: str, seed: int) -> Iterator[str]:
+    """max@k of this policy and of the base policy on every dataset."""
+    yield from markdown.head(["dataset", "policy", *(f"max@{k}" for k in scores.ks)], words=2)
+    for dataset in scores.datasets:
+        for row, label in ((objective, "this one"), (BASE, "base")):
+            index = 0 if row == BASE else _seed_index(scores, row, dataset, seed)
+            if (row, dataset) in scores.cells and index is not None:
+                cells = [_cell(config, scores, row, dataset, index, k) for k in scores.ks]
+                yield markdown.row([markdown.escape(dataset), label, *cells])
+
+
+def _seed_index(scores: Scores, row: str, dataset: str, seed: int) -> int | None:
+    """The position of a training seed in a row's values on a dataset."""
+    cell = scores.cells.get((row, dataset))
+    return cell.seeds.index(seed) if cell is not None and seed in cell.seeds else None
+
+
+def _cell(config: Config, scores: Scores, row: str, dataset: str, index: int, k: int) -> str:
+    values: Any = scores.values(row, dataset, f"max@{k}")
+    found = statistics.mean(values[index])
+    low, high = found.interval(config.report.confidence)
+    interval = f" [{max(low, 0):.3f}, {min(high, 1):.3f}]" if values.shape[1] > 1 else ""
+    return f"{found.value:.3f}{interval}"
+
+
+def _method(config: Config, scores: Scores) -> Iterator[str]:
+    sizes = ", ".join(f"{scores.problems(one)} of {markdown.escape(one)}" for one in scores.datasets)
+    yield (
+        f"Unbiased estimates from {scores.n} completions per problem at temperature {config.sampling.temperature:g}, "
+        f"top-p {config.sampling.top_p:g}; the reward is the fraction of tests passed. Problems: {sizes}. In brackets: "
+        f"{config.report.confidence:.0%} intervals over problems, for this trained policy and not for the method."
+    )

@@ -1,0 +1,90 @@
+"""`maxk push POLICY`: a trained policy as a Hugging Face folder with a model card, for the hub or for a folder.
+
+    maxk push grpo/seed0 --folder my-policy      # writes the folder only; nothing leaves the machine
+    maxk push grpo/seed0 --to me/my-policy       # uploads it to a private repository; --public makes it public
+
+The card is made from the policy's scores and provenance (`maxk.reporting.card`); `provenance.json` holds the latter in
+full. The hub's token comes from HF_TOKEN or `hf auth login`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from maxk import config as configuration
+from maxk.artifacts import files
+from maxk.artifacts.paths import BASE
+from maxk.config import Config
+from maxk.errors import UserError
+
+
+def register_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("push", help="upload a trained policy with a model card made from its scores")
+    parser.add_argument("policy", help="OBJECTIVE/seedN")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--to", metavar="REPO", help="a repository of the hub, such as me/my-policy; made if needed")
+    where.add_argument("--folder", type=Path, help="write this new folder, and upload nothing")
+    parser.add_argument("--public", action="store_true", help="make a new repository public; by default it is private")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    config = configuration.load(args.config)
+    if args.to is not None:
+        _require_token()
+    elif args.folder.exists():
+        raise UserError(f"--folder {args.folder} exists; name a new folder")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.folder or Path(temporary, "policy")
+        write(config, args.policy, folder)
+        if args.to is None:
+            print(f"{args.policy} is in {folder}")
+        else:
+            print(f"{args.policy} is at {_upload(folder, args.to, args.policy, private=not args.public)}")
+
+
+def write(config: Config, name: str, folder: Path) -> None:
+    """Writes the folder: model, tokenizer, card and provenance. Raises UserError if the policy has no weights here."""
+    from maxk.reporting import card
+    from maxk.reporting.load import load
+
+    if name not in {policy for objective in config.every_objective for policy in config.seeded(objective)}:
+        what = "the base policy is not trained" if name == BASE else f"no trained policy {name!r}"
+        raise UserError(f"{what}; give OBJECTIVE/seedN, such as {next(iter(config.objectives))}/seed{config.seeds[0]}")
+    path = Path(config.layout.policy(name))
+    if not path.exists():
+        raise UserError(f"{path}: no such file; train it first: `snakemake --cores all {path}`")
+    policy = files.read_policy(path)
+    readme = card.text(config, policy, load(config.only([name.partition("/seed")[0]])))
+    shutil.copytree(policy.model, folder)
+    files.write_text(folder / "README.md", readme)
+    kept = {key: value for key, value in asdict(policy).items() if key != "model"}  # a path on this machine
+    files.write_json(folder / "provenance.json", kept)
+
+
+def _require_token() -> None:
+    from huggingface_hub import constants, get_token
+
+    if constants.HF_HUB_OFFLINE:
+        raise UserError("--to: HF_HUB_OFFLINE is set; unset it, or write a folder with --folder")
+    if get_token() is None:
+        raise UserError("--to: the hub needs a token; set HF_TOKEN or run `hf auth login`")
+
+
+def _upload(folder: Path, repo: str, name: str, private: bool) -> str:
+    """The address of the repository. Raises UserError if the hub refuses or does not respond."""
+    import httpx
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        made = HfApi().create_repo(repo, private=private, exist_ok=True)
+        HfApi().upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message=f"Policy {name}")
+    except (httpx.HTTPError, HFValidationError, OSError) as error:
+        raise UserError(f"--to {repo}: {' '.join(str(error).split())[:300]}") from None
+    return str(made)
