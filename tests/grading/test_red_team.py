@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ import maxk
 from maxk.grading import CheckerProgram, Grader, Limits, Submission, VerdictCache
 from maxk.grading import grader as grading
 from maxk.grading.confined import shared, wire
+from maxk.grading.planning import plan
 from maxk.grading.pool import CHECKER, PLAIN, Server
 from maxk.grading.sandbox import StartError
 
@@ -129,6 +131,38 @@ def test_verdicts_of_one_mode_are_not_served_to_the_other(tmp_path: Path) -> Non
         assert len(cache) == 2
 
 
+# ------------------------------------------------------------------------------------- no hang of the parent
+
+FINALLY = "".join(f"{' ' * level}try: pass\n{' ' * level}finally:\n" for level in range(40)) + " " * 40 + "pass\n"
+NAMES = [f"name{number}" for number in range(1000)]
+STRAINS = {
+    "a chain of methods": f"print(input(){'.strip()' * 60})\n",  # each was visited twice, so 2⁶⁰ steps
+    "nested finally": FINALLY,  # each is compiled twice
+    "ways out of a finally": "def f():\n try:\n" + "  return\n" * 1000 + " finally:\n" + "  f()\n" * 1500,
+    "alternatives of a pattern": f"match 1:\n case [{','.join(NAMES)}]|[{','.join(reversed(NAMES))}]: pass\n",
+    "large constants": "".join(f"x = '{number:03}' * 1365\n" for number in range(1000)),
+}
+
+
+@pytest.mark.parametrize("name", STRAINS)
+def test_a_program_is_planned_in_bounded_time_and_memory(name: str) -> None:
+    program = STRAINS[name]
+    assert len(program) <= 20_000
+    started = time.process_time()
+    planned = plan(program, share=True)
+    assert time.process_time() - started < 2.0
+    assert not planned.broken
+    assert planned.code is None or len(marshal.dumps(planned.code)) < 1 << 18
+
+
+def test_what_the_parent_does_not_compile_still_runs() -> None:
+    tried = "try:\n    print(int(input()))\nexcept ValueError:\n    print('bad')\nfinally:\n    print('end')\n"
+    matched = "match input():\n    case '1' | '2': print('low')\n    case _: print('high')\n"
+    with Grader(workers=1) as grader:
+        items = [(tried, [("1", "1 end"), ("x", "bad end")]), (matched, [("2", "low"), ("3", "high")])]
+        assert [verdict.reward for verdict in grader.grade(items)] == [1.0, 1.0]
+
+
 # ------------------------------------------------------------------------------------- blame needs evidence
 
 ORDER = wire.Order(1, True, 0, 0, [0] * 4, cpu_s=1.0, wall_s=6.0, total_cpu_s=4.0, memory_bytes=1, output_bytes=10)
@@ -228,6 +262,28 @@ def test_a_program_has_no_timers_and_pending_signals_to_hoard(tier: str) -> None
     """Both are counted per user, so that one program could take those that others need."""
     assert outputs_of(TIMERS, [""], sandbox=tier) == ["0"]
     assert outputs_of(SIGNALS, [""], sandbox=tier) == ["1"]  # one is marked as pending, none is queued
+
+
+THREADS = """
+import threading
+for _ in range(1002):
+    thread = threading.Thread(target=int)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        print(error)
+        break
+    thread.join()
+else:
+    print("no bound")
+"""
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_threads_of_a_run_are_bounded(tier: str) -> None:
+    """Each run has a bound of its own; `attacks/a59` starts threads that need no memory."""
+    assert outputs_of(THREADS, ["", ""], sandbox=tier) == ["can't start new thread"] * 2
+    assert outputs_of(THREADS.replace("1002", "1000"), [""], sandbox=tier) == ["no bound"]
 
 
 HOARD = """

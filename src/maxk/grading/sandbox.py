@@ -188,6 +188,7 @@ def _settings(tier: str, numpy: bool) -> dict[str, Any]:
         "readable": [*_readable(numpy), "/dev/null", "/dev/urandom"],
         "server_filter": seccomp.server_filter(files) if confined else b"",
         "child_filter": seccomp.child_filter() if confined else b"",
+        "thread_filter": seccomp.thread_filter() if confined else b"",
         "pid_placeholder": seccomp.PID_PLACEHOLDER,
     }
 

@@ -8,7 +8,11 @@ Sources: Linux Documentation/userspace-api/landlock.rst and seccomp_filter.rst.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
+import fcntl
+import math
 import mmap
 import os
 import resource
@@ -39,6 +43,10 @@ _RIGHTS_OF_ABI = {
     3: 15,
     4: 15,
 }  # number of file-system access rights known to an ABI; 16 from 5 on
+
+MOST_THREADS = 1000  # of one run
+_NEW_LISTENER, _CONTINUE, _REQUEST_BYTES, _POLLIN = 8, 1, 80, 1
+_RECEIVE, _SEND = 0xC0502100, 0xC0182101  # ioctl numbers
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _python = ctypes.PyDLL(None, use_errno=True)
@@ -162,24 +170,77 @@ class CpuTimer:
 
 
 class SeccompFilter:
-    """A compiled filter, kept ready so that installing it in a child is one system call."""
+    """A compiled filter, kept ready so that installing it in a child is one system call.
+
+    pid_placeholder: a value in it that stands for the pid of who installs it. flags: of the system call.
+    """
 
     class _Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
 
-    def __init__(self, bpf: bytes, pid_placeholder: int | None = None) -> None:
+    def __init__(self, bpf: bytes, pid_placeholder: int | None = None, flags: int = 0) -> None:
         self._code = ctypes.create_string_buffer(bpf, len(bpf))
         self._program = self._Program(len(bpf) // 8, ctypes.addressof(self._code))
         offsets = [
             index * 8 + 4 for index, (*_, k) in enumerate(struct.iter_unpack("HBBI", bpf)) if k == pid_placeholder
         ]
         self._pid_offsets = offsets
-        self._install = SystemCall(_SYS_SECCOMP[os.uname().machine], 1, 0, ctypes.byref(self._program))
+        self._install = SystemCall(_SYS_SECCOMP[os.uname().machine], 1, flags, ctypes.byref(self._program))
 
-    def install(self) -> None:
+    def install(self) -> int:
         for offset in self._pid_offsets:
             struct.pack_into("I", self._code, offset, os.getpid())
-        self._install()
+        return self._install()
+
+
+class ThreadGate:
+    """Bounds the threads that a run may start: the kernel asks the server before each one.
+
+    No limit that a process can set on itself counts its threads alone. fd: where the questions come; -1 where the
+    kernel does not ask (before Linux 5.5, or in a container whose own supervisor is asked).
+    """
+
+    def __init__(self, bpf: bytes) -> None:
+        self.started = 0
+        try:
+            self.fd = SeccompFilter(bpf, flags=_NEW_LISTENER).install()
+        except OSError:
+            self.fd = -1
+
+    def answer(self) -> None:
+        self.started += 1
+        error, flags = (0, _CONTINUE) if self.started <= MOST_THREADS else (-errno.EAGAIN, 0)
+        request = bytearray(_REQUEST_BYTES)
+        with contextlib.suppress(OSError):  # who asked may have died
+            fcntl.ioctl(self.fd, _RECEIVE, request)
+            fcntl.ioctl(self.fd, _SEND, struct.pack("=8sqiI", request[:8], 0, error, flags))
+
+
+class Events:
+    """Waits for a child to end or stop, and meanwhile answers the questions of `gate`. SIGCHLD must be blocked."""
+
+    def __init__(self, child_signal: int) -> None:
+        self.gate: ThreadGate | None = None
+        mask = ctypes.create_string_buffer(struct.pack("Q128x", 1 << child_signal - 1))
+        self._signals = _libc.signalfd(-1, mask, os.O_CLOEXEC | os.O_NONBLOCK)
+        if self._signals < 0:
+            raise OSError(ctypes.get_errno(), "signalfd failed")
+        self._entries = ctypes.create_string_buffer(16)
+
+    def start(self) -> None:
+        """To be called before each child."""
+        fd = -1
+        if self.gate:
+            self.gate.started, fd = 0, self.gate.fd
+        struct.pack_into("ihhihh", self._entries, 0, self._signals, _POLLIN, 0, fd, _POLLIN, 0)
+
+    def wait(self, seconds: float) -> None:
+        """Returns after an event, or `seconds`."""
+        _libc.poll(self._entries, 2, math.ceil(seconds * 1000))
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._signals, 128)
+        if self.gate and self._entries[14] != b"\0":
+            self.gate.answer()
 
 
 def address_space_in_use() -> int:

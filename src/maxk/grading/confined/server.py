@@ -21,7 +21,9 @@ from typing import Any
 
 from maxk.grading.confined import interpreter, shared
 from maxk.grading.confined.confinement import (
+    Events,
     SeccompFilter,
+    ThreadGate,
     address_space_in_use,
     death_with_parent,
     drop_capabilities,
@@ -52,7 +54,6 @@ from maxk.grading.confined.wire import (
 
 Runs = SingleRun | SharedRuns
 
-_CHILD_SIGNAL = (signal.SIGCHLD,)
 _CPU_SIGNALS = (signal.SIGPROF, signal.SIGXCPU)
 _THREADS_ADDRESS_SPACE = 512 << 20  # for stacks, which are mapped whole and mostly never touched
 _FORK_PAUSES_S = (0.01, 0.1, 1.0, 3.0)  # other programs may hold all the processes that this user may have
@@ -67,6 +68,7 @@ class Server:
         self.null_flags = fcntl.fcntl(null, fcntl.F_GETFL)
         self.began, began = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.confinement = Confinement(null, began, death_with_parent(), Timer())
+        self.events = Events(signal.SIGCHLD)
         if settings["server_filter"]:
             self._confine(settings)
         self.idle_address_space = address_space_in_use()
@@ -86,6 +88,7 @@ class Server:
             scope = signal_scope_ruleset(abi)
             self.confinement.signal_scope = None if scope is None else landlock_restriction(scope)
         self.confinement.child_filter = SeccompFilter(settings["child_filter"], settings["pid_placeholder"])
+        self.events.gate = ThreadGate(settings["thread_filter"])
         SeccompFilter(settings["server_filter"]).install()
 
     def _idle_peak(self) -> int:
@@ -176,17 +179,15 @@ class Server:
             return False
 
     def _wait(self, pid: int, wall_s: float, report: int = -1) -> Death:
-        """Waits for the child; kills it when it has not ended, nor reported anything, for the wall limit.
-
-        SIGCHLD is blocked in the server, so it can be waited for with a timeout by one system call.
-        """
+        """Waits for the child; kills it when it has not ended, nor reported anything, for the wall limit."""
+        self.events.start()
         started = time.monotonic()
         deadline, reported = started + wall_s, 0
         timeout, ended = False, 0
         while not ended:
             left = deadline - time.monotonic()
             if left > 0:
-                signal.sigtimedwait(_CHILD_SIGNAL, left)  # also comes when a child stops itself
+                self.events.wait(left)  # also ends when a child stops itself
                 ended, status, usage = os.wait4(pid, os.WNOHANG)
                 continue
             before, reported = reported, os.fstat(report).st_size if report >= 0 else 0
@@ -256,7 +257,7 @@ def _prepare_process() -> None:
     interpreter.open_streams()
     interpreter.install()
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD_SIGNAL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD,))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     atexit._clear()
