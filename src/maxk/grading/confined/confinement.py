@@ -13,7 +13,6 @@ import ctypes
 import errno
 import fcntl
 import math
-import mmap
 import os
 import resource
 import struct
@@ -34,7 +33,7 @@ _SYS_TIMER = {  # timer_create, timer_settime
     "s390x": (254, 255),
 }
 _CLOCK_PROCESS_CPUTIME = 2
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_PR_SET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 3, 4, 38
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
 _SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 1, 2
 _RIGHTS_OF_ABI = {
@@ -51,6 +50,8 @@ _RECEIVE, _SEND = 0xC0502100, 0xC0182101  # ioctl numbers
 _libc = ctypes.CDLL(None, use_errno=True)
 _python = ctypes.PyDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
+_libc.mmap.restype = ctypes.c_void_p  # the module of that name would map five more pieces, which each fork copies
+_MAP_PRIVATE_ANONYMOUS = 0x22
 
 
 def fork() -> int:
@@ -78,6 +79,11 @@ class SystemCall:
             code = ctypes.get_errno()
             raise OSError(code, f"system call {self._number}: {os.strerror(code)}")
         return result
+
+    @classmethod
+    def nothing(cls) -> SystemCall:
+        """One that does nothing."""
+        return cls(_SYS_PRCTL[os.uname().machine], _PR_GET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _call(number: int, *arguments: object) -> int:
@@ -152,21 +158,17 @@ class CpuTimer:
     """
 
     def __init__(self, signal_number: int) -> None:
-        create, settime = _SYS_TIMER[os.uname().machine]
+        create, self._settime = _SYS_TIMER[os.uname().machine]
         event = ctypes.create_string_buffer(struct.pack("Pii48x", 0, signal_number, 0))
         self._id = ctypes.c_int(0)
-        self._value = ctypes.create_string_buffer(32)
-        self._create = SystemCall(create, _CLOCK_PROCESS_CPUTIME, event, ctypes.byref(self._id))
-        self._set = SystemCall(settime, self._id, 0, self._value, None)
-
-    def start(self) -> None:
+        self.create = SystemCall(create, _CLOCK_PROCESS_CPUTIME, event, ctypes.byref(self._id))
         """To be called in the process that is to be timed: a fork does not inherit timers."""
-        self._create()
 
-    def set(self, seconds: float) -> None:
+    def setting(self, seconds: float) -> SystemCall:
+        """The call that lets the timer end after so much CPU from then on; 0 stops it."""
         whole = int(seconds)
-        struct.pack_into("qqqq", self._value, 0, 0, 0, whole, int((seconds - whole) * 1e9))
-        self._set()
+        value = struct.pack("qqqq", 0, 0, whole, int((seconds - whole) * 1e9))
+        return SystemCall(self._settime, self._id, 0, ctypes.create_string_buffer(value, len(value)), None)
 
 
 class SeccompFilter:
@@ -237,9 +239,9 @@ class Events:
     def wait(self, seconds: float) -> None:
         """Returns after an event, or `seconds`."""
         _libc.poll(self._entries, 2, math.ceil(seconds * 1000))
-        with contextlib.suppress(BlockingIOError):
+        if self._entries[6] != b"\0":
             os.read(self._signals, 128)
-        if self.gate and self._entries[14] != b"\0":
+        if self._entries[14] != b"\0" and self.gate:
             self.gate.answer()
 
 
@@ -250,13 +252,15 @@ def address_space_in_use() -> int:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     low, high = 0, 1 << 46 if hard == resource.RLIM_INFINITY else min(hard, 1 << 46)
-    while high - low > mmap.PAGESIZE:
+    page, nowhere = resource.getpagesize(), ctypes.c_void_p(-1).value
+    while high - low > page:
         middle = (low + high) // 2
         resource.setrlimit(resource.RLIMIT_AS, (middle, hard))
-        try:
-            mmap.mmap(-1, mmap.PAGESIZE).close()
-            high = middle
-        except (OSError, MemoryError):
+        at = _libc.mmap(None, ctypes.c_size_t(page), 0, _MAP_PRIVATE_ANONYMOUS, -1, ctypes.c_long(0))
+        if at == nowhere:
             low = middle
+        else:
+            _libc.munmap(ctypes.c_void_p(at), ctypes.c_size_t(page))
+            high = middle
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
     return high
