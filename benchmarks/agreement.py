@@ -47,6 +47,7 @@ class Sample:
     function: str = ""
     calls: str = ""  # arguments and value of each, as a Python literal
     code: str = ""  # that defines the function
+    unordered: bool = False  # the value holds a dict or set
 
 
 # ------------------------------------------------------------------------------------------------------------ samples
@@ -121,7 +122,7 @@ def stdio_samples() -> Iterator[Sample]:
 
 
 def mbpp_samples(path: Path) -> Iterator[Sample]:
-    from maxk.data.calls import literal_test, parse_assert, reference_program
+    from maxk.data.calls import has_no_order, literal_test, parse_assert, reference_program
 
     with gzip.open(path, "rt") as file:
         rows = [json.loads(line) for line in file][::3]
@@ -136,7 +137,9 @@ def mbpp_samples(path: Path) -> Iterator[Sample]:
             if text is not None:
                 program = reference_program(text, calls, "literal")
                 tests = [literal_test(call) for call in calls]
-                yield Sample(kind, f"MBPP/{row['task_id']}", program, tests, calls[0].function, given, text)
+                yield Sample(
+                    kind, f"MBPP/{row['task_id']}", program, tests, calls[0].function, given, text, has_no_order(calls)
+                )
 
 
 # ------------------------------------------------------------------------------------------------------------ graders
@@ -158,16 +161,19 @@ def truth(sample: Sample, rule: str) -> bool:
 
     for stdin, expected in sample.tests:
         printed, well = plain_python(sample.program, stdin)
-        if not well or not outputs_match(printed.encode(), expected, rule):
+        same = well and outputs_match(printed.encode(), expected, rule)
+        if not same and not (well and sample.unordered and ast.literal_eval(printed) == ast.literal_eval(expected)):
             return False
     return True
 
 
 def ours(samples: list[Sample], rule: str) -> list[str]:
-    from maxk.grading import Grader, Limits, Submission
+    from maxk.data.calls import LITERAL_CHECKER
+    from maxk.grading import CheckerProgram, Grader, Limits, Submission
 
+    checker = CheckerProgram(LITERAL_CHECKER)
     with Grader(Limits(cpu_s=CPU_S)) as grader:
-        given = [Submission(sample.program, sample.tests, comparison=rule) for sample in samples]
+        given = [Submission(s.program, s.tests, None, checker if s.unordered else None, rule) for s in samples]
         return [", ".join(sorted(set(verdict.statuses))) for verdict in grader.grade(given)]
 
 
@@ -271,7 +277,7 @@ def main() -> None:
         report("LiveCodeBench", "lines", samples, theirs(sys.executable, "livecodebench", samples, args.livecodebench))
     if args.evalplus and args.mbpp:
         samples = list(mbpp_samples(args.mbpp))
-        report("EvalPlus", "tokens", samples, theirs(args.evalplus, "evalplus", samples, None))
+        report("EvalPlus", "numbers", samples, theirs(args.evalplus, "evalplus", samples, None))
 
 
 if __name__ == "__main__":

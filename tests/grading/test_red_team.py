@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import marshal
 import os
@@ -317,6 +318,16 @@ def test_a_program_with_all_processes_of_the_user_starves_nobody() -> None:
     assert done.stdout.strip() == str(Counter({"passed": 60}))
 
 
+@pytest.mark.slow
+@pytest.mark.skipif("nobody" not in isolation.USERS, reason="needs a user whose processes are counted, so root")
+def test_nor_where_it_is_run_again_beside_others() -> None:
+    """It kills itself after longer than a fork is waited for, so it and those that it starved are run again at once."""
+    again = HOARD.replace("monotonic() + 3", "monotonic() + 6").replace("os._exit(0)", "os.kill(os.getpid(), 9)")
+    done = isolation.run(["-c", again], "nobody")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == str(Counter({"passed": 60}))
+
+
 def test_a_server_that_cannot_be_restarted_at_once_loses_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grading, "_RESTART_PAUSE_S", 0.05)
     start, attempts = Grader._start, []
@@ -347,6 +358,26 @@ def test_where_no_server_starts_any_more_the_error_says_why(monkeypatch: pytest.
         kill_server(grader)
         with pytest.raises(StartError, match="Resource temporarily unavailable"):
             grader.grade([(HONEST, [("1 2", "3")])])
+
+
+@pytest.mark.parametrize(("number", "restarts"), [(errno.EMFILE, 0), (errno.ETOOMANYREFS, 0), (errno.EPIPE, 2)])
+def test_jobs_that_could_not_be_sent_are_sent_again(
+    monkeypatch: pytest.MonkeyPatch, number: int, restarts: int
+) -> None:
+    """A want of descriptors here, or in flight for the same user, is no fault of the server; a closed socket is."""
+    send, attempts = Server.send, []
+
+    def failing(self: Server, pack: Any) -> None:
+        attempts.append(pack)
+        if len(attempts) in (2, 3):
+            raise OSError(number, os.strerror(number))
+        send(self, pack)
+
+    with Grader(workers=1, sandbox="landlock", mode="fork") as grader:
+        monkeypatch.setattr(Server, "send", failing)
+        verdicts = grader.grade([(f"{HONEST}#{k}", [("1 2", "3")]) for k in range(30)])
+        assert [verdict.reward for verdict in verdicts] == [1.0] * 30
+        assert grader.stats.restarts == restarts
 
 
 def kill_server(grader: Grader) -> None:

@@ -96,12 +96,14 @@ class ServerProcess:
             theirs.close()
         # A server that has ended already says why on its standard error, which `wait_ready` reads.
         with contextlib.suppress(BrokenPipeError, ConnectionError):
-            self.send(memory_file([marshal.dumps(_settings(tier, numpy))]))
+            self.send([marshal.dumps(_settings(tier, numpy))])
 
-    def send(self, *files: int) -> None:
-        """Sends memory files, of any size, as one small packet, and closes them."""
+    def send(self, *contents: Iterable[bytes]) -> None:
+        """Sends memory files with these contents, of any size, as one small packet."""
+        files: list[int] = []
         try:
-            socket.send_fds(self.socket, [b"j"], list(files))
+            files += map(memory_file, contents)
+            socket.send_fds(self.socket, [b"j"], files)
         finally:
             for fd in files:
                 os.close(fd)
