@@ -45,6 +45,7 @@ _RIGHTS_OF_ABI = {
 
 MOST_THREADS = 1000  # of one run
 _NEW_LISTENER, _CONTINUE, _REQUEST_BYTES, _POLLIN = 8, 1, 80, 1
+_LONGEST_WAIT_S = 1e6  # milliseconds are an int
 _RECEIVE, _SEND = 0xC0502100, 0xC0182101  # ioctl numbers
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -238,7 +239,7 @@ class Events:
 
     def wait(self, seconds: float) -> None:
         """Returns after an event, or `seconds`."""
-        _libc.poll(self._entries, 2, math.ceil(seconds * 1000))
+        _libc.poll(self._entries, 2, math.ceil(min(seconds, _LONGEST_WAIT_S) * 1000))
         if self._entries[6] != b"\0":
             os.read(self._signals, 128)
         if self._entries[14] != b"\0" and self.gate:
