@@ -392,6 +392,14 @@ def test_low_limits_of_the_caller_are_enough(limit: str, value: int) -> None:
     assert done.stdout.strip() == "[1.0, 1.0]", done.stderr[-1500:]
 
 
+@pytest.mark.parametrize(("limit", "letter"), [("NOFILE", "n"), ("SIGPENDING", "i")])
+def test_a_limit_that_is_too_low_is_named(limit: str, letter: str) -> None:
+    script = f"import resource\nresource.setrlimit(resource.RLIMIT_{limit}, (10 * ({letter!r} == 'n'),) * 2)\n"
+    command = [sys.executable, "-c", script + LOW_LIMITS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert f"too low, perhaps: ulimit -{letter}" in done.stderr.splitlines()[-1]
+
+
 LOW_LIMITS = """
 from maxk.grading import Grader
 programs = ["print(input())", "class A: pass\\nprint(input())"]

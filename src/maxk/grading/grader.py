@@ -27,7 +27,7 @@ from maxk.grading.inputs import Inputs
 from maxk.grading.keys import Keys, grader_version
 from maxk.grading.planning import plan
 from maxk.grading.pool import CHECKER, KINDS, NUMPY, PLAIN, Check, Job, Run, Server
-from maxk.grading.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, StartError, numpy_folder
+from maxk.grading.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, StartError, low_limits, numpy_folder
 from maxk.grading.sharing import Packs
 from maxk.grading.verdicts import (
     CHECKER_LIMITS,
@@ -255,7 +255,9 @@ class Grader:
         self._restart_at = now + _RESTART_PAUSE_S
         if not any_left and now - self._failing_since > _RESTART_PATIENCE_S:
             patience = f"{_RESTART_PATIENCE_S:.0f} s"
-            raise StartError(f"no grading process could be started for {patience}: {problem}") from problem
+            raise StartError(
+                f"no grading process could be started for {patience}: {problem}{low_limits()}"
+            ) from problem
 
 
 class _Grading:
@@ -559,6 +561,6 @@ def _trusted(checker: Checker, stdin: str, expected: str, output: bytes) -> bool
 def _unavailable(reasons: dict[str, str]) -> str:
     said = "; ".join(f"{tier}: {reason}" for tier, reason in reasons.items())
     return (
-        f"no sandbox works here ({said}). Install bubblewrap and libseccomp2 and allow user namespaces, or use Linux "
-        "5.13 or newer with Landlock; to run untrusted programs without any isolation, set sandbox: off"
+        f"no sandbox works here ({said}{low_limits()}). Install bubblewrap and libseccomp2 and allow user namespaces, or "
+        "use Linux 5.13 or newer with Landlock; to run untrusted programs without any isolation, set sandbox: off"
     )

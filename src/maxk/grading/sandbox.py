@@ -19,6 +19,7 @@ import importlib.machinery
 import importlib.util
 import marshal
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -66,12 +67,24 @@ _PRELOAD_WITHOUT_FILES = """
 """.split()
 
 
+_ENOUGH = {"NOFILE": (64, "n"), "NPROC": (16, "u"), "SIGPENDING": (64, "i"), "AS": (1 << 30, "v")}  # ulimit's letters
+
+
 class SandboxUnavailable(UserError):
     """No isolation this machine offers was enough; the message says what was refused and what to do."""
 
 
 class StartError(UserError):
     """A fork server did not come up; the message holds its own last words."""
+
+
+def low_limits() -> str:
+    """What may be too low here for grading processes to start or to fork, for the end of a message."""
+    found = {
+        letter: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for name, (_, letter) in _ENOUGH.items()
+    }
+    low = [f"ulimit -{letter}" for enough, letter in _ENOUGH.values() if 0 <= found[letter] < enough]
+    return f"; too low, perhaps: {', '.join(low)}" if low else ""
 
 
 class ServerProcess:
