@@ -561,6 +561,6 @@ def _trusted(checker: Checker, stdin: str, expected: str, output: bytes) -> bool
 def _unavailable(reasons: dict[str, str]) -> str:
     said = "; ".join(f"{tier}: {reason}" for tier, reason in reasons.items())
     return (
-        f"no sandbox works here ({said}{low_limits()}). Install bubblewrap and libseccomp2 and allow user namespaces, or "
-        "use Linux 5.13 or newer with Landlock; to run untrusted programs without any isolation, set sandbox: off"
+        f"no sandbox works here ({said}{low_limits()}). Install bubblewrap and libseccomp2 and allow user namespaces, "
+        "or use Linux 5.13 or newer with Landlock; to run untrusted programs without any isolation, set sandbox: off"
     )

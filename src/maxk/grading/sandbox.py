@@ -67,7 +67,7 @@ _PRELOAD_WITHOUT_FILES = """
 """.split()
 
 
-_ENOUGH = {"NOFILE": (64, "n"), "NPROC": (16, "u"), "SIGPENDING": (64, "i"), "AS": (1 << 30, "v")}  # ulimit's letters
+_ENOUGH = {"n": ("NOFILE", 64), "u": ("NPROC", 16), "i": ("SIGPENDING", 64), "v": ("AS", 1 << 30)}  # by ulimit's letter
 
 
 class SandboxUnavailable(UserError):
@@ -80,10 +80,8 @@ class StartError(UserError):
 
 def low_limits() -> str:
     """What may be too low here for grading processes to start or to fork, for the end of a message."""
-    found = {
-        letter: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for name, (_, letter) in _ENOUGH.items()
-    }
-    low = [f"ulimit -{letter}" for enough, letter in _ENOUGH.values() if 0 <= found[letter] < enough]
+    soft = {letter: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for letter, (name, _) in _ENOUGH.items()}
+    low = [f"ulimit -{letter}" for letter, (_, enough) in _ENOUGH.items() if 0 <= soft[letter] < enough]
     return f"; too low, perhaps: {', '.join(low)}" if low else ""
 
 
