@@ -126,7 +126,7 @@ _STATEMENTS = (
     "global a\n",
 )
 _EXPRESSIONS = (
-    *("a,", "a<", "1+", "a.b", "a[0]", "a()", ".a()", "{1:2},", "1:2,", "a=1,", "*a,", "**a,", "a:=1,", "a as b,"),
+    *("a,", "a<", "1+", "a.b", "a[0]", "a()", "{1:2},", "1:2,", "a=1,", "*a,", "**a,", "a:=1,", "a as b,"),
     *("a b,", "not ", "-", "~", "lambda:", "lambda x=", "a if b else ", "await ", "yield ", "a for a in ", "a and "),
     *("a in ", '"a" ', 'f"{a}" ', "f'{a!r:>{w}}'", "{a}", "{a!r:>{w}}", "{{", "{a", "}", "\\x41", "1_", "1."),
     *("\\N{DIGIT ONE}", "(", "[", "{", "(a,", "[a for a in ", "{a:", "f(a for a in ", "f(a=", "a[b:", "(a:=", "(*"),
@@ -152,6 +152,7 @@ _AROUND = (
     ],
 )
 SOURCES = [
+    *[Shape("x=''", unit, "\n") for unit in (".strip()", ".split()[0]", "[0]", "+''", " in ''", " or ''")],
     *[Shape(start, unit, end) for unit in _STATEMENTS for start, end in (("", ""), ("if x:\n", ""), ("", "1 2"))],
     *[Shape(start, unit, end) for unit in _EXPRESSIONS for start, end in _AROUND],
 ]
