@@ -24,7 +24,7 @@ from maxk.grading import extract_program, outputs_match, parsing
 from maxk.grading.planning import plan
 
 SHORTEST, LONGEST, FACTOR = 1 << 11, 1 << 20, 4  # characters; by which a text grows until the time can be noticed
-SHORTEST_BOUNDED, FACTOR_BOUNDED = 64, 2
+SHORTEST_BOUNDED, EXPONENTIAL_BELOW = 64, 1 << 10  # characters, of bounded functions
 NOTICEABLE = 0.05  # seconds
 SUPERLINEAR = 2.0  # times linear growth
 SECONDS = 1.0  # that a bounded function may take
@@ -204,7 +204,7 @@ def complaint(name: str, shape: Shape | Nested) -> str | None:
                 return f"{took:.2f} s for {length} characters"
             if length == longest:
                 return None
-            length = min(longest, length * FACTOR_BOUNDED)
+            length = min(longest, length * 5 // 4 if length < EXPONENTIAL_BELOW else 2 * length)
     function, length = LINEAR[name]
     while seconds(function, shape.text(length)) < NOTICEABLE:
         if length >= LONGEST:
