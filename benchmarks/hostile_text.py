@@ -5,9 +5,10 @@
     python benchmarks/hostile_text.py extract_program          # one function
 
 A text is `prefix + unit·n + suffix`, either a shape that once was slow somewhere or one drawn from the characters that
-the functions treat specially. Functions without a bound of their own must be linear: 4 times the text may take at most
-8 times as long. Functions that stop at a length (the parser) must stay below a second there. Each suspicion is timed
-three times, and the fastest counts, so that a busy machine raises no alarm. Exit status 1 names every text found.
+the functions treat specially, or a statement nested in itself. Functions without a bound of their own must be linear: 4
+times the text may take at most 8 times as long. Functions that stop at a length (the parser, the compiler) must stay
+below a second up to there. Each suspicion is timed three times, and the fastest counts, so that a busy machine raises
+no alarm. Exit status 1 names every text found.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from maxk.grading import extract_program, outputs_match, parsing
 from maxk.grading.planning import plan
 
 SHORTEST, LONGEST, FACTOR = 1 << 11, 1 << 20, 4  # characters; by which a text grows until the time can be noticed
+SHORTEST_BOUNDED, EXPONENTIAL_BELOW = 64, 1 << 10  # characters, of bounded functions
 NOTICEABLE = 0.05  # seconds
 SUPERLINEAR = 2.0  # times linear growth
 SECONDS = 1.0  # that a bounded function may take
@@ -39,6 +41,24 @@ class Shape(NamedTuple):
     def text(self, length: int) -> str:
         repeats = max(1, (length - len(self.prefix) - len(self.suffix)) // max(1, len(self.unit)))
         return self.prefix + self.unit * repeats + self.suffix
+
+
+class Nested(NamedTuple):
+    """Opening lines, each one level deeper than the last, down to the interpreter's limit of 100 levels."""
+
+    opening: str
+    inside: str
+
+    def text(self, length: int) -> str:
+        lines: list[str] = []
+        size = 0
+        for level in range(98):
+            opened = [" " * level + line for line in self.opening.splitlines()]
+            size += sum(map(len, opened))
+            if size > length:
+                break
+            lines += opened
+        return "\n".join([*lines, " " * 98 + self.inside, ""])
 
 
 # ------------------------------------------------------------------------------------------------------ functions
@@ -106,10 +126,11 @@ _STATEMENTS = (
     "global a\n",
 )
 _EXPRESSIONS = (
-    *("a,", "a<", "1+", "a.b", "a[0]", "a()", "{1:2},", "1:2,", "a=1,", "*a,", "**a,", "a:=1,", "a as b,", "a b,"),
-    *("not ", "-", "~", "lambda:", "lambda x=", "a if b else ", "await ", "yield ", "a for a in ", "a and ", "a in "),
-    *('"a" ', 'f"{a}" ', "f'{a!r:>{w}}'", "{a}", "{a!r:>{w}}", "{{", "{a", "}", "\\x41", "\\N{DIGIT ONE}", "1_", "1."),
-    *("(", "[", "{", "(a,", "[a for a in ", "{a:", "f(a for a in ", "f(a=", "a[b:", "(a:=", "(*", "{**", "(lambda x: "),
+    *("a,", "a<", "1+", "a.b", "a[0]", "a()", "{1:2},", "1:2,", "a=1,", "*a,", "**a,", "a:=1,", "a as b,"),
+    *("a b,", "not ", "-", "~", "lambda:", "lambda x=", "a if b else ", "await ", "yield ", "a for a in ", "a and "),
+    *("a in ", '"a" ', 'f"{a}" ', "f'{a!r:>{w}}'", "{a}", "{a!r:>{w}}", "{{", "{a", "}", "\\x41", "1_", "1."),
+    *("\\N{DIGIT ONE}", "(", "[", "{", "(a,", "[a for a in ", "{a:", "f(a for a in ", "f(a=", "a[b:", "(a:=", "(*"),
+    *("{**", "(lambda x: "),
 )
 _AROUND = (
     *[
@@ -131,10 +152,17 @@ _AROUND = (
     ],
 )
 SOURCES = [
+    *[Shape("x=''", unit, "\n") for unit in (".strip()", ".split()[0]", "[0]", "+''", " in ''", " or ''")],
     *[Shape(start, unit, end) for unit in _STATEMENTS for start, end in (("", ""), ("if x:\n", ""), ("", "1 2"))],
     *[Shape(start, unit, end) for unit in _EXPRESSIONS for start, end in _AROUND],
 ]
-KNOWN = {"extract_program": COMPLETIONS}
+NESTED = [
+    *[Nested(opening, "pass") for opening in ("if a:", "while a and b:", "for a in b:", "class A:", "def f(a):")],
+    *[Nested(opening, "return") for opening in ("def f(a, b):", "with a as b:", "try: pass\nexcept A as b:")],
+    *[Nested(opening, "pass") for opening in ("try: pass\nfinally:", "for a in b: pass\nelse:", "match a:\n case b:")],
+    *[Nested("try:\n return\nfinally:", "pass"), Nested("async def f():", "await a")],
+]
+KNOWN = {"extract_program": COMPLETIONS, "plan": [*SOURCES, *NESTED], "parse": [*SOURCES, *NESTED]}
 _PIECES = [
     *"019.eE+-_ \n\t\r\x0b\xa0>`~:;,=()[]{}'\"\\#@afé\0\ud800",
     *("1.0", "1e5", "inf", "nan", FENCE, "~~~", "> ", "<think>", "</think>"),
@@ -143,10 +171,8 @@ _PIECES = [
 ]  # fmt: skip
 
 
-def known(name: str) -> list[Shape]:
-    if name in BOUNDED:
-        return SOURCES
-    return KNOWN.get(name, OUTPUTS)
+def known(name: str) -> Sequence[Shape | Nested]:
+    return KNOWN.get(name, SOURCES if name in BOUNDED else OUTPUTS)
 
 
 def drawn(dice: random.Random) -> Shape:
@@ -167,14 +193,18 @@ def fastest(function: Callable[[str], object], text: str) -> float:
     return min(seconds(function, text) for _ in range(3))
 
 
-def complaint(name: str, shape: Shape) -> str | None:
+def complaint(name: str, shape: Shape | Nested) -> str | None:
     """What is wrong with a function on a text, if anything."""
     if name in BOUNDED:
         function, longest = BOUNDED[name]
-        took = seconds(function, shape.text(longest))
-        if took > SECONDS and (took := fastest(function, shape.text(longest))) > SECONDS:
-            return f"{took:.2f} s for {longest} characters"
-        return None
+        length = SHORTEST_BOUNDED  # from below: what grows exponentially would never end at the longest
+        while True:
+            took = seconds(function, shape.text(length))
+            if took > SECONDS and (took := fastest(function, shape.text(length))) > SECONDS:
+                return f"{took:.2f} s for {length} characters"
+            if length == longest:
+                return None
+            length = min(longest, length * 5 // 4 if length < EXPONENTIAL_BELOW else 2 * length)
     function, length = LINEAR[name]
     while seconds(function, shape.text(length)) < NOTICEABLE:
         if length >= LONGEST:

@@ -45,12 +45,16 @@ def calls_in(source: Path) -> Iterator[tuple[str, str]]:
                 yield where, ast.unparse(node.func)
 
 
+CONFINED = ("confined/jobs", "confined/warming")
+
+
 @pytest.mark.parametrize(
     ("name", "allowed"),
     [
         ("pickle", {"artifacts/packed_tests.py"}),  # its unpickler admits no class (tests/data/test_testcases.py)
-        # What the grader's parent sends to its children; results come back as plain numbers.
-        ("marshal", {f"grading/{name}.py" for name in ("pool", "sandbox", "confined/jobs")}),
+        # What the grader's parent sends to its children; results come back as plain numbers. `planning` only measures
+        # code, and `confined/warming` packs a program of its own.
+        ("marshal", {f"grading/{name}.py" for name in ("pool", "sandbox", "planning", *CONFINED)}),
         ("shelve", set()),
         ("dill", set()),
         ("cloudpickle", set()),

@@ -42,6 +42,13 @@ STATUSES = {
     "a45_stop_oneself": "time_limit",
     "a47_stop_the_timer": "time_limit",
     "a48_fork_by_ctypes": "violation",
+    "a52_i386_calls": "violation",
+    "a53_x32_calls": "violation",
+    "a55_child_of_the_server": "violation",
+    "a56_signal_the_group": "violation",
+    "a57_false_child_signal": "violation",
+    "a60_shapes_of_the_output": "output_limit",
+    "a66_wait_without_time": "time_limit",
 }
 
 

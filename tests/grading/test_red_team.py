@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import marshal
 import os
 import shutil
 import signal
@@ -20,6 +22,7 @@ import maxk
 from maxk.grading import CheckerProgram, Grader, Limits, Submission, VerdictCache
 from maxk.grading import grader as grading
 from maxk.grading.confined import shared, wire
+from maxk.grading.planning import plan
 from maxk.grading.pool import CHECKER, PLAIN, Server
 from maxk.grading.sandbox import StartError
 
@@ -129,6 +132,38 @@ def test_verdicts_of_one_mode_are_not_served_to_the_other(tmp_path: Path) -> Non
         assert len(cache) == 2
 
 
+# ------------------------------------------------------------------------------------- no hang of the parent
+
+FINALLY = "".join(f"{' ' * level}try: pass\n{' ' * level}finally:\n" for level in range(40)) + " " * 40 + "pass\n"
+NAMES = [f"name{number}" for number in range(1000)]
+STRAINS = {
+    "a chain of methods": f"print(input(){'.strip()' * 60})\n",  # each was visited twice, so 2⁶⁰ steps
+    "nested finally": FINALLY,  # each is compiled twice
+    "ways out of a finally": "def f():\n try:\n" + "  return\n" * 1000 + " finally:\n" + "  f()\n" * 1500,
+    "alternatives of a pattern": f"match 1:\n case [{','.join(NAMES)}]|[{','.join(reversed(NAMES))}]: pass\n",
+    "large constants": "".join(f"x = '{number:03}' * 1365\n" for number in range(1000)),
+}
+
+
+@pytest.mark.parametrize("name", STRAINS)
+def test_a_program_is_planned_in_bounded_time_and_memory(name: str) -> None:
+    program = STRAINS[name]
+    assert len(program) <= 20_000
+    started = time.process_time()
+    planned = plan(program, share=True)
+    assert time.process_time() - started < 2.0
+    assert not planned.broken
+    assert planned.code is None or len(marshal.dumps(planned.code)) < 1 << 18
+
+
+def test_what_the_parent_does_not_compile_still_runs() -> None:
+    tried = "try:\n    print(int(input()))\nexcept ValueError:\n    print('bad')\nfinally:\n    print('end')\n"
+    matched = "match input():\n    case '1' | '2': print('low')\n    case _: print('high')\n"
+    with Grader(workers=1) as grader:
+        items = [(tried, [("1", "1 end"), ("x", "bad end")]), (matched, [("2", "low"), ("3", "high")])]
+        assert [verdict.reward for verdict in grader.grade(items)] == [1.0, 1.0]
+
+
 # ------------------------------------------------------------------------------------- blame needs evidence
 
 ORDER = wire.Order(1, True, 0, 0, [0] * 4, cpu_s=1.0, wall_s=6.0, total_cpu_s=4.0, memory_bytes=1, output_bytes=10)
@@ -230,6 +265,28 @@ def test_a_program_has_no_timers_and_pending_signals_to_hoard(tier: str) -> None
     assert outputs_of(SIGNALS, [""], sandbox=tier) == ["1"]  # one is marked as pending, none is queued
 
 
+THREADS = """
+import threading
+for _ in range(1002):
+    thread = threading.Thread(target=int)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        print(error)
+        break
+    thread.join()
+else:
+    print("no bound")
+"""
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_threads_of_a_run_are_bounded(tier: str) -> None:
+    """Each run has a bound of its own; `attacks/a59` starts threads that need no memory."""
+    assert outputs_of(THREADS, ["", ""], sandbox=tier) == ["can't start new thread"] * 2
+    assert outputs_of(THREADS.replace("1002", "1000"), [""], sandbox=tier) == ["no bound"]
+
+
 HOARD = """
 import resource
 resource.setrlimit(resource.RLIMIT_NPROC, (150, 150))
@@ -257,6 +314,16 @@ with Grader(Limits(cpu_s=2), workers=2, mode="fork", sandbox="landlock") as grad
 @pytest.mark.skipif("nobody" not in isolation.USERS, reason="needs a user whose processes are counted, so root")
 def test_a_program_with_all_processes_of_the_user_starves_nobody() -> None:
     done = isolation.run(["-c", HOARD], "nobody")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == str(Counter({"passed": 60}))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("nobody" not in isolation.USERS, reason="needs a user whose processes are counted, so root")
+def test_nor_where_it_is_run_again_beside_others() -> None:
+    """It kills itself after longer than a fork is waited for, so it and those that it starved are run again at once."""
+    again = HOARD.replace("monotonic() + 3", "monotonic() + 6").replace("os._exit(0)", "os.kill(os.getpid(), 9)")
+    done = isolation.run(["-c", again], "nobody")
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == str(Counter({"passed": 60}))
 
@@ -293,6 +360,26 @@ def test_where_no_server_starts_any_more_the_error_says_why(monkeypatch: pytest.
             grader.grade([(HONEST, [("1 2", "3")])])
 
 
+@pytest.mark.parametrize(("number", "restarts"), [(errno.EMFILE, 0), (errno.ETOOMANYREFS, 0), (errno.EPIPE, 2)])
+def test_jobs_that_could_not_be_sent_are_sent_again(
+    monkeypatch: pytest.MonkeyPatch, number: int, restarts: int
+) -> None:
+    """A want of descriptors here, or in flight for the same user, is no fault of the server; a closed socket is."""
+    send, attempts = Server.send, []
+
+    def failing(self: Server, pack: Any) -> None:
+        attempts.append(pack)
+        if len(attempts) in (2, 3):
+            raise OSError(number, os.strerror(number))
+        send(self, pack)
+
+    with Grader(workers=1, sandbox="landlock", mode="fork") as grader:
+        monkeypatch.setattr(Server, "send", failing)
+        verdicts = grader.grade([(f"{HONEST}#{k}", [("1 2", "3")]) for k in range(30)])
+        assert [verdict.reward for verdict in verdicts] == [1.0] * 30
+        assert grader.stats.restarts == restarts
+
+
 def kill_server(grader: Grader) -> None:
     shell = grader._servers[0].process.process.pid
     os.kill(int(Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0]), signal.SIGKILL)
@@ -303,6 +390,14 @@ def test_low_limits_of_the_caller_are_enough(limit: str, value: int) -> None:
     script = f"import resource\nresource.setrlimit(resource.RLIMIT_{limit}, ({value}, {value}))\n" + LOW_LIMITS
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False)
     assert done.stdout.strip() == "[1.0, 1.0]", done.stderr[-1500:]
+
+
+@pytest.mark.parametrize(("limit", "letter"), [("NOFILE", "n"), ("SIGPENDING", "i")])
+def test_a_limit_that_is_too_low_is_named(limit: str, letter: str) -> None:
+    script = f"import resource\nresource.setrlimit(resource.RLIMIT_{limit}, (10 * ({letter!r} == 'n'),) * 2)\n"
+    command = [sys.executable, "-c", script + LOW_LIMITS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert f"too low, perhaps: ulimit -{letter}" in done.stderr.splitlines()[-1]
 
 
 LOW_LIMITS = """

@@ -7,6 +7,7 @@ threads and no locks here, and results stream out with a bounded number of submi
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import time
@@ -26,7 +27,7 @@ from maxk.grading.inputs import Inputs
 from maxk.grading.keys import Keys, grader_version
 from maxk.grading.planning import plan
 from maxk.grading.pool import CHECKER, KINDS, NUMPY, PLAIN, Check, Job, Run, Server
-from maxk.grading.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, StartError, numpy_folder
+from maxk.grading.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, StartError, low_limits, numpy_folder
 from maxk.grading.sharing import Packs
 from maxk.grading.verdicts import (
     CHECKER_LIMITS,
@@ -53,6 +54,7 @@ _MEMO = 1 << 15  # tests whose verdicts are remembered, for repeated programs wi
 _STORED_AT_ONCE = 256  # verdicts
 _UNCHECKED_BYTES = 64 << 20  # of outputs that wait for their checker, above which nothing else is received
 _RERUNS_A_WORKER = 4  # collected before other work pauses for them
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS)  # that may pass
 _RESTART_PAUSE_S, _RESTART_PATIENCE_S, _NO_SERVER_PAUSE_S = 1.0, 60.0, 0.05
 
 
@@ -253,7 +255,9 @@ class Grader:
         self._restart_at = now + _RESTART_PAUSE_S
         if not any_left and now - self._failing_since > _RESTART_PATIENCE_S:
             patience = f"{_RESTART_PATIENCE_S:.0f} s"
-            raise StartError(f"no grading process could be started for {patience}: {problem}") from problem
+            raise StartError(
+                f"no grading process could be started for {patience}: {problem}{low_limits()}"
+            ) from problem
 
 
 class _Grading:
@@ -276,6 +280,7 @@ class _Grading:
         self.to_store: list[tuple[bytes, Verdict]] = []
         self.checkers = Checkers(self.waiting[CHECKER], self.stats.faults, self._decided)
         self.unchecked_bytes = 0
+        self.sent = time.monotonic()  # when a server last got a job
         self.keys = Keys(grader_version(), grader.tier, grader.mode, grader.limits)
 
     def run(self) -> Iterator[tuple[int, Verdict]]:
@@ -369,7 +374,8 @@ class _Grading:
             for depth in range(1, _QUEUE_PER_SERVER + 1):
                 for server in servers:
                     while self._waits(kind) and server.load < (1 if queue and queue[0].attempts else depth):
-                        self._send(server, self._next(kind))
+                        if not self._send(server, self._next(kind)):
+                            return
 
     def _next(self, kind: str) -> Sequence[Job | Check]:
         """What a server of that kind is to do next: as many jobs at once as leave some for the other servers."""
@@ -378,20 +384,38 @@ class _Grading:
         return self.packs.take(max(1, len(self.packs) // self.grader.workers))
 
     def _rerun(self) -> None:
-        """Reruns have nothing beside them but one another, each with its own core: they at most double the time."""
+        """Reruns have nothing beside them but one another, each with its own core: they at most double the time.
+
+        One that found no process or descriptor beside another has nothing beside it.
+        """
         free = min(self.grader.workers, len(os.sched_getaffinity(0))) - len(self._busy())
         for _ in range(min(free, len(self.isolated))):
+            if self._runs_alone() or (self.isolated[0].alone and self._busy()):
+                return
             idle = [server for server in self.grader._pool(self.isolated[0].kind) if not server.jobs]
-            if idle:
-                self._send(idle[0], [self.isolated.popleft()])
+            if not idle or not self._send(idle[0], [self.isolated.popleft()]):
+                return
 
-    def _send(self, server: Server, pack: Sequence[Job | Check]) -> None:
-        self.stats.programs += sum(isinstance(job, Job) for job in pack)
-        self.stats.checks += sum(isinstance(job, Check) for job in pack)
+    def _runs_alone(self) -> bool:
+        return any(job.alone for server in self._busy() for job in server.jobs.values())
+
+    def _send(self, server: Server, pack: Sequence[Job | Check]) -> bool:
+        """Whether the server has got the jobs; else they wait again."""
         try:
             server.send(pack)
-        except OSError:
-            self._lost(server)
+        except OSError as error:
+            for job in reversed(pack):
+                queue = self.isolated if isinstance(job, Job) and job.isolated else self.waiting[job.kind]
+                queue.appendleft(job)  # type: ignore[arg-type]
+            if error.errno not in _SHORTAGES:
+                self._lost(server)
+            elif time.monotonic() - self.sent > _RESTART_PATIENCE_S:
+                raise
+            return False
+        self.sent = time.monotonic()
+        self.stats.programs += sum(isinstance(job, Job) for job in pack)
+        self.stats.checks += sum(isinstance(job, Check) for job in pack)
+        return True
 
     def _listen(self) -> None:
         for server in self._ready():
@@ -451,7 +475,8 @@ class _Grading:
         if job.again_from < 0:
             self._take_test(job, run)
         if run.last and job.again_from >= 0:
-            job.first, job.again_from, job.isolated, job.attempts = job.again_from, -1, True, 0
+            job.first, job.again_from, job.attempts = job.again_from, -1, 0
+            job.isolated, job.alone = True, job.isolated
             self.stats.reruns += 1
             self.isolated.append(job)
         elif run.last:
@@ -463,7 +488,7 @@ class _Grading:
         self.stats.tests += run.outcome not in (UNTESTED, FAULT)
         job.cpu_s[test] = run.cpu_s
         job.doubtful |= run.doubtful
-        if (run.doubtful or run.outcome == FAULT) and not job.isolated:
+        if (run.doubtful and not job.isolated) or (run.outcome == FAULT and not job.alone):
             job.again_from = test  # perhaps the machine was busy: decided when nothing else runs
         elif run.outcome == RAN:
             self._compare(job, test, run.output())
@@ -536,6 +561,6 @@ def _trusted(checker: Checker, stdin: str, expected: str, output: bytes) -> bool
 def _unavailable(reasons: dict[str, str]) -> str:
     said = "; ".join(f"{tier}: {reason}" for tier, reason in reasons.items())
     return (
-        f"no sandbox works here ({said}). Install bubblewrap and libseccomp2 and allow user namespaces, or use Linux "
-        "5.13 or newer with Landlock; to run untrusted programs without any isolation, set sandbox: off"
+        f"no sandbox works here ({said}{low_limits()}). Install bubblewrap and libseccomp2 and allow user namespaces, "
+        "or use Linux 5.13 or newer with Landlock; to run untrusted programs without any isolation, set sandbox: off"
     )

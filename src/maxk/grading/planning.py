@@ -1,13 +1,15 @@
 """Decides, in the trusted parent, how a program is run: compiled once, and sharing a process or not.
 
-The parent never forks, so parsing costs it a fraction of what it costs a child, whose every touched page is copied.
-Source text cannot run here; what could strain the parser (very long or deeply nested text) is left to the children,
-each of which then compiles for itself under its limits.
+The parent never forks, so compiling costs it a fraction of what it costs a child, whose every touched page is copied.
+Source text cannot run here. What could strain the parser or the compiler is left to the children, each of which then
+compiles for itself under its limits: long or deeply nested text; what grows faster than its text when compiled
+(`_strains`); and code much larger than its source, as constants can be.
 """
 
 from __future__ import annotations
 
 import ast
+import marshal
 import warnings
 from dataclasses import dataclass
 from types import CodeType
@@ -16,6 +18,7 @@ from maxk.grading.parsing import DEEPEST, depth
 from maxk.grading.sharing import may_share
 
 _LONGEST = 20_000  # characters
+_LARGEST = 1 << 18  # bytes of code
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,20 @@ def plan(source: str, share: bool) -> Plan:
         warnings.simplefilter("ignore")
         try:
             tree = ast.parse(source)
+            if any(map(_strains, ast.walk(tree))):
+                return Plan()
             code = compile(tree, "main.py", "exec", dont_inherit=True)
         except (SyntaxError, ValueError, OverflowError):  # bad source, a NUL character, a lone surrogate, …
             return Plan(broken=True)
         except (RecursionError, MemoryError):
             return Plan()
-    return Plan(code, shared=share and may_share(tree))
+    return Plan(code, shared=share and may_share(tree)) if len(marshal.dumps(code)) <= _LARGEST else Plan()
+
+
+def _strains(node: ast.AST) -> bool:
+    """Whether the compiler's work can grow faster than the text.
+
+    The block of a `finally` is compiled once for every way out of its `try`: exponential where they are nested. The
+    alternatives of a pattern bring their names into one order: quadratic.
+    """
+    return isinstance(node, ast.MatchOr) or bool(getattr(node, "finalbody", None))

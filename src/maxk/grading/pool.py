@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from maxk.grading.confined.wire import BATCH_RUNS, HEADER, OUTCOMES, RAN, RESULT, Head, Order
 from maxk.grading.planning import Plan
-from maxk.grading.sandbox import ServerProcess, memory_file
+from maxk.grading.sandbox import ServerProcess
 from maxk.grading.verdicts import Limits, Submission
 
 _PACKET, _FILES = 1 << 16, 64
@@ -42,7 +42,8 @@ class Job:
     ran: bool = False
     attempts: int = 0
     doubtful: bool = False  # some status may depend on the machine's load, so none is stored
-    isolated: bool = False  # being run again with nothing beside it
+    isolated: bool = False  # being run again, with nothing beside it but such
+    alone: bool = False  # and again, with nothing at all
     again_from: int = -1  # test from which that has to be done
     problem: bytes = b""  # digest of its tests
 
@@ -81,7 +82,7 @@ class Check:
     limits: Limits
     source: str
     attempts: int = 0
-    isolated: bool = False
+    isolated = alone = False
     may_share = False
     tests = 1
     silent_runs = 1
@@ -163,20 +164,20 @@ class Server:
         return len(set(self._packs.values()))
 
     def send(self, pack: Sequence[Job | Check]) -> None:
-        """Queues jobs; several share a process. Raises OSError when the server is gone."""
-        if not self.jobs:
-            self.heard = time.monotonic()
+        """Queues jobs; several share a process. Raises OSError when the server is gone, or descriptors are short."""
         ids = range(Server._ids + 1, Server._ids + 1 + len(pack))
         Server._ids = ids[-1]
-        self.jobs.update(zip(ids, pack, strict=True))
-        self._packs.update(dict.fromkeys(ids, ids[0]))
         orders: list[Order] = []
         contents: list[bytes] = []
         for number, job in zip(ids, pack, strict=True):
             parts = [marshal.dumps(job.head()), *job.inputs()]
             orders.append(_order(number, job, sum(map(len, contents)), parts))
             contents += parts
-        self.process.send(memory_file([marshal.dumps([tuple(order) for order in orders])]), memory_file(contents))
+        self.process.send([marshal.dumps([tuple(order) for order in orders])], contents)
+        if not self.jobs:
+            self.heard = time.monotonic()
+        self.jobs.update(zip(ids, pack, strict=True))
+        self._packs.update(dict.fromkeys(ids, ids[0]))
 
     def receive(self) -> list[Run]:
         """Results in one packet; raises OSError or ValueError when the server is gone or makes no sense."""

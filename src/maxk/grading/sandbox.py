@@ -19,6 +19,7 @@ import importlib.machinery
 import importlib.util
 import marshal
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -66,12 +67,22 @@ _PRELOAD_WITHOUT_FILES = """
 """.split()
 
 
+_ENOUGH = {"n": ("NOFILE", 64), "u": ("NPROC", 16), "i": ("SIGPENDING", 64), "v": ("AS", 1 << 30)}  # by ulimit's letter
+
+
 class SandboxUnavailable(UserError):
     """No isolation this machine offers was enough; the message says what was refused and what to do."""
 
 
 class StartError(UserError):
     """A fork server did not come up; the message holds its own last words."""
+
+
+def low_limits() -> str:
+    """What may be too low here for grading processes to start or to fork, for the end of a message."""
+    soft = {letter: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for letter, (name, _) in _ENOUGH.items()}
+    low = [f"ulimit -{letter}" for letter, (_, enough) in _ENOUGH.items() if 0 <= soft[letter] < enough]
+    return f"; too low, perhaps: {', '.join(low)}" if low else ""
 
 
 class ServerProcess:
@@ -96,12 +107,14 @@ class ServerProcess:
             theirs.close()
         # A server that has ended already says why on its standard error, which `wait_ready` reads.
         with contextlib.suppress(BrokenPipeError, ConnectionError):
-            self.send(memory_file([marshal.dumps(_settings(tier, numpy))]))
+            self.send([marshal.dumps(_settings(tier, numpy))])
 
-    def send(self, *files: int) -> None:
-        """Sends memory files, of any size, as one small packet, and closes them."""
+    def send(self, *contents: Iterable[bytes]) -> None:
+        """Sends memory files with these contents, of any size, as one small packet."""
+        files: list[int] = []
         try:
-            socket.send_fds(self.socket, [b"j"], list(files))
+            files += map(memory_file, contents)
+            socket.send_fds(self.socket, [b"j"], files)
         finally:
             for fd in files:
                 os.close(fd)
@@ -188,6 +201,7 @@ def _settings(tier: str, numpy: bool) -> dict[str, Any]:
         "readable": [*_readable(numpy), "/dev/null", "/dev/urandom"],
         "server_filter": seccomp.server_filter(files) if confined else b"",
         "child_filter": seccomp.child_filter() if confined else b"",
+        "thread_filter": seccomp.thread_filter() if confined else b"",
         "pid_placeholder": seccomp.PID_PLACEHOLDER,
     }
 

@@ -1,4 +1,4 @@
-"""The two system-call filters, compiled to BPF in the trusted parent.
+"""The system-call filters, compiled to BPF in the trusted parent.
 
 *Server filter*: an allow-list for the fork server and all it forks. What a computing program needs is allowed, with
 arguments checked where one call has both a harmless and a harmful use (opens must be read-only, `prlimit` only of
@@ -7,6 +7,8 @@ calls that only an attack makes end the process at once, which the server report
 
 *Child filter*: a short deny-list stacked on it for the process that runs a program: threads but no processes, no
 signals to others, no passing of descriptors, no further memory files.
+
+*Thread filter*: has the kernel ask the server before a child starts a thread (`confined/confinement.py`, ThreadGate).
 
 Integer arguments are compared on their low 32 bits (`_low`), because that is all the kernel looks at: a filter that
 compares 64 bits is passed by setting a high bit.
@@ -67,6 +69,7 @@ _FCNTL_COMMANDS = (
 )
 _IOCTLS = (0x5401, 0x5411, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 # TCGETS TIOCOUTQ TIOCGWINSZ FIONREAD FIONBIO FIONCLEX FIOCLEX
+_ANSWERS = (0xC0502100, 0xC0182101)  # SECCOMP_IOCTL_NOTIF_RECV and _SEND, on a descriptor that only the server has
 _PRCTLS = (1, 15, 16, 38)  # PR_SET_PDEATHSIG, PR_SET_NAME, PR_GET_NAME, PR_SET_NO_NEW_PRIVS
 
 
@@ -148,7 +151,7 @@ def server_filter(files: bool = True) -> bytes:
     for command in _FCNTL_COMMANDS:
         rules.allow_if("fcntl", (1, everything, command))
     rules.allow_if("fcntl", (1, everything, fcntl.F_SETFL), (2, _O_ASYNC, 0))
-    for request in _IOCTLS:
+    for request in (*_IOCTLS, *_ANSWERS):
         rules.allow_if("ioctl", (1, everything, request))
     for option in _PRCTLS:
         rules.allow_if("prctl", (0, everything, option))
@@ -175,3 +178,12 @@ def child_filter() -> bytes:
     if PID_PLACEHOLDER not in (k for *_, k in struct.iter_unpack("HBBI", filter_bytes)):
         raise UserError("this libseccomp compiles the child filter in a form maxk does not know")
     return filter_bytes
+
+
+@functools.cache
+def thread_filter() -> bytes:
+    """BPF that notifies the server of each new thread."""
+    lib = _library()
+    rules = _Filter(lib, lib.ALLOW)
+    rules.rule(lib.NOTIFY, ["clone"], lib.Arg(0, lib.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD))
+    return rules.bpf()

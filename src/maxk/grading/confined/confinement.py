@@ -8,8 +8,11 @@ Sources: Linux Documentation/userspace-api/landlock.rst and seccomp_filter.rst.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import mmap
+import errno
+import fcntl
+import math
 import os
 import resource
 import struct
@@ -30,7 +33,7 @@ _SYS_TIMER = {  # timer_create, timer_settime
     "s390x": (254, 255),
 }
 _CLOCK_PROCESS_CPUTIME = 2
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_PR_SET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 3, 4, 38
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
 _SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 1, 2
 _RIGHTS_OF_ABI = {
@@ -40,9 +43,16 @@ _RIGHTS_OF_ABI = {
     4: 15,
 }  # number of file-system access rights known to an ABI; 16 from 5 on
 
+MOST_THREADS = 1000  # of one run
+_NEW_LISTENER, _CONTINUE, _REQUEST_BYTES, _POLLIN = 8, 1, 80, 1
+_LONGEST_WAIT_S = 1e6  # milliseconds are an int
+_RECEIVE, _SEND = 0xC0502100, 0xC0182101  # ioctl numbers
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _python = ctypes.PyDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
+_libc.mmap.restype = ctypes.c_void_p  # the module of that name would map five more pieces, which each fork copies
+_MAP_PRIVATE_ANONYMOUS = 0x22
 
 
 def fork() -> int:
@@ -70,6 +80,11 @@ class SystemCall:
             code = ctypes.get_errno()
             raise OSError(code, f"system call {self._number}: {os.strerror(code)}")
         return result
+
+    @classmethod
+    def nothing(cls) -> SystemCall:
+        """One that does nothing."""
+        return cls(_SYS_PRCTL[os.uname().machine], _PR_GET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _call(number: int, *arguments: object) -> int:
@@ -144,42 +159,91 @@ class CpuTimer:
     """
 
     def __init__(self, signal_number: int) -> None:
-        create, settime = _SYS_TIMER[os.uname().machine]
+        create, self._settime = _SYS_TIMER[os.uname().machine]
         event = ctypes.create_string_buffer(struct.pack("Pii48x", 0, signal_number, 0))
         self._id = ctypes.c_int(0)
-        self._value = ctypes.create_string_buffer(32)
-        self._create = SystemCall(create, _CLOCK_PROCESS_CPUTIME, event, ctypes.byref(self._id))
-        self._set = SystemCall(settime, self._id, 0, self._value, None)
-
-    def start(self) -> None:
+        self.create = SystemCall(create, _CLOCK_PROCESS_CPUTIME, event, ctypes.byref(self._id))
         """To be called in the process that is to be timed: a fork does not inherit timers."""
-        self._create()
 
-    def set(self, seconds: float) -> None:
+    def setting(self, seconds: float) -> SystemCall:
+        """The call that lets the timer end after so much CPU from then on; 0 stops it."""
         whole = int(seconds)
-        struct.pack_into("qqqq", self._value, 0, 0, 0, whole, int((seconds - whole) * 1e9))
-        self._set()
+        value = struct.pack("qqqq", 0, 0, whole, int((seconds - whole) * 1e9))
+        return SystemCall(self._settime, self._id, 0, ctypes.create_string_buffer(value, len(value)), None)
 
 
 class SeccompFilter:
-    """A compiled filter, kept ready so that installing it in a child is one system call."""
+    """A compiled filter, kept ready so that installing it in a child is one system call.
+
+    pid_placeholder: a value in it that stands for the pid of who installs it. flags: of the system call.
+    """
 
     class _Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
 
-    def __init__(self, bpf: bytes, pid_placeholder: int | None = None) -> None:
+    def __init__(self, bpf: bytes, pid_placeholder: int | None = None, flags: int = 0) -> None:
         self._code = ctypes.create_string_buffer(bpf, len(bpf))
         self._program = self._Program(len(bpf) // 8, ctypes.addressof(self._code))
         offsets = [
             index * 8 + 4 for index, (*_, k) in enumerate(struct.iter_unpack("HBBI", bpf)) if k == pid_placeholder
         ]
         self._pid_offsets = offsets
-        self._install = SystemCall(_SYS_SECCOMP[os.uname().machine], 1, 0, ctypes.byref(self._program))
+        self._install = SystemCall(_SYS_SECCOMP[os.uname().machine], 1, flags, ctypes.byref(self._program))
 
-    def install(self) -> None:
+    def install(self) -> int:
         for offset in self._pid_offsets:
             struct.pack_into("I", self._code, offset, os.getpid())
-        self._install()
+        return self._install()
+
+
+class ThreadGate:
+    """Bounds the threads that a run may start: the kernel asks the server before each one.
+
+    No limit that a process can set on itself counts its threads alone. fd: where the questions come; -1 where the
+    kernel does not ask (before Linux 5.5, or in a container whose own supervisor is asked).
+    """
+
+    def __init__(self, bpf: bytes) -> None:
+        self.started = 0
+        try:
+            self.fd = SeccompFilter(bpf, flags=_NEW_LISTENER).install()
+        except OSError:
+            self.fd = -1
+
+    def answer(self) -> None:
+        self.started += 1
+        error, flags = (0, _CONTINUE) if self.started <= MOST_THREADS else (-errno.EAGAIN, 0)
+        request = bytearray(_REQUEST_BYTES)
+        with contextlib.suppress(OSError):  # who asked may have died
+            fcntl.ioctl(self.fd, _RECEIVE, request)
+            fcntl.ioctl(self.fd, _SEND, struct.pack("=8sqiI", request[:8], 0, error, flags))
+
+
+class Events:
+    """Waits for a child to end or stop, and meanwhile answers the questions of `gate`. SIGCHLD must be blocked."""
+
+    def __init__(self, child_signal: int) -> None:
+        self.gate: ThreadGate | None = None
+        mask = ctypes.create_string_buffer(struct.pack("Q128x", 1 << child_signal - 1))
+        self._signals = _libc.signalfd(-1, mask, os.O_CLOEXEC | os.O_NONBLOCK)
+        if self._signals < 0:
+            raise OSError(ctypes.get_errno(), "signalfd failed")
+        self._entries = ctypes.create_string_buffer(16)
+
+    def start(self) -> None:
+        """To be called before each child."""
+        fd = -1
+        if self.gate:
+            self.gate.started, fd = 0, self.gate.fd
+        struct.pack_into("ihhihh", self._entries, 0, self._signals, _POLLIN, 0, fd, _POLLIN, 0)
+
+    def wait(self, seconds: float) -> None:
+        """Returns after an event, or `seconds`."""
+        _libc.poll(self._entries, 2, math.ceil(min(seconds, _LONGEST_WAIT_S) * 1000))
+        if self._entries[6] != b"\0":
+            os.read(self._signals, 128)
+        if self._entries[14] != b"\0" and self.gate:
+            self.gate.answer()
 
 
 def address_space_in_use() -> int:
@@ -189,13 +253,15 @@ def address_space_in_use() -> int:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     low, high = 0, 1 << 46 if hard == resource.RLIM_INFINITY else min(hard, 1 << 46)
-    while high - low > mmap.PAGESIZE:
+    page, nowhere = resource.getpagesize(), ctypes.c_void_p(-1).value
+    while high - low > page:
         middle = (low + high) // 2
         resource.setrlimit(resource.RLIMIT_AS, (middle, hard))
-        try:
-            mmap.mmap(-1, mmap.PAGESIZE).close()
-            high = middle
-        except (OSError, MemoryError):
+        at = _libc.mmap(None, ctypes.c_size_t(page), 0, _MAP_PRIVATE_ANONYMOUS, -1, ctypes.c_long(0))
+        if at == nowhere:
             low = middle
+        else:
+            _libc.munmap(ctypes.c_void_p(at), ctypes.c_size_t(page))
+            high = middle
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
     return high

@@ -13,23 +13,24 @@ import math
 import os
 import random
 import resource
-import signal
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from maxk.grading.confined import interpreter
 from maxk.grading.confined.confinement import CpuTimer, SeccompFilter, SystemCall
 from maxk.grading.confined.jobs import Job
-from maxk.grading.confined.wire import Head
+from maxk.grading.confined.wire import Order
 
 EXIT_MEMORY = 251  # exit status of a child whose program ended by MemoryError
 
-_TIMER_SLACK_S = 0.01  # what the timer stops has certainly used more than its limit
+TIMER_SLACK_S = 0.01  # what the timer stops has certainly used more than its limit
 _BACKSTOP = 1.5  # RLIMIT_CPU, in CPU limits: it overcounts under load
 _INFINITY = resource.RLIM_INFINITY
+_LONG = 1 << 63  # what lies beyond ends plain Python with 255
 _ALL_DESCRIPTORS = 1 << 20
 # What may have an effect when it is freed; freeing all that a program leaves would take it time for nothing.
 _FINALISED = ("__del__", "yield", "open", "TextIOWrapper", "Writer", "finalize")
@@ -37,6 +38,9 @@ _RECURSION_LIMIT = sys.getrecursionlimit()
 _CEILINGS = {
     kind: resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_AS)
 }
+
+
+Step = Callable[[], object]
 
 
 @dataclass(repr=False)
@@ -48,60 +52,64 @@ class Attempt:
     error: BaseException | None = None
 
 
-class Timer:
-    """The CPU timer of a process. It, not the program, has the one pending signal that the process may have."""
-
-    def __init__(self) -> None:
-        self._timer = CpuTimer(signal.SIGPROF)
-
-    def start(self) -> None:
-        self._timer.start()
-        resource.setrlimit(resource.RLIMIT_SIGPENDING, (0, 0))  # of these a user has few, for all processes together
-
-    def arm(self, cpu_s: float) -> None:
-        self._timer.set(cpu_s + _TIMER_SLACK_S)
-
-    def disarm(self) -> None:
-        self._timer.set(0.0)
-
-
 @dataclass
 class Confinement:
-    """What the server made ready for its children to put on; None where the tier has none."""
+    """What the server made ready for its children to put on; None where the tier has none.
+
+    Both methods give steps: calls that the server prepares once a job and a child only makes, for whatever else a child
+    does costs it copies of the pages that it touches.
+    """
 
     null: int
     began: int  # where a child says that its program begins
     die_with_parent: SystemCall
-    timer: Timer
+    timer: CpuTimer
     child_filter: SeccompFilter | None = None
     signal_scope: SystemCall | None = None
 
-    def enter(self) -> None:
+    def entering(self) -> list[Step]:
         """In a new child: restrictions, timer, standard error."""
-        self.die_with_parent()
-        os.dup2(self.null, 2)
-        self.timer.start()
-        if self.signal_scope is not None:
-            self.signal_scope()
-        if self.child_filter is not None:
-            self.child_filter.install()
+        steps: list[Step] = [self.die_with_parent, partial(os.dup2, self.null, 2), self.timer.create]
+        # The timer has the one queued signal that the process may have: a user has few, for all processes together.
+        steps.append(partial(resource.setrlimit, resource.RLIMIT_SIGPENDING, (0, 0)))
+        steps += [self.signal_scope] if self.signal_scope else []
+        return steps + ([self.child_filter.install] if self.child_filter else [])
 
-    def begin(self, *kept: int) -> None:
+    def beginning(self, *kept: int) -> list[Step]:
         """Says, for good, that the harness has done its part; closes all descriptors but `kept`."""
-        os.write(self.began, b"b")
+        steps: list[Step] = [partial(os.write, self.began, b"b")]
         start = 3
         for fd in sorted(kept):
-            os.closerange(start, fd)
+            steps.append(partial(os.closerange, start, fd))
             start = fd + 1
-        os.closerange(start, _ALL_DESCRIPTORS)
+        return [*steps, partial(os.closerange, start, _ALL_DESCRIPTORS)]
 
 
-def limit(kind: int, soft: int, hard: int) -> None:
+def steps_of(order: Order, address_space: int, confinement: Confinement) -> list[Step]:
+    """What a child does before its only run."""
+    seconds = cpu_seconds(order.cpu_s)
+    return [
+        *confinement.entering(),
+        limit(resource.RLIMIT_CPU, seconds, seconds + 1),
+        limit(resource.RLIMIT_FSIZE, order.output_bytes + 1, order.output_bytes + 1),
+        limit(resource.RLIMIT_AS, address_space, address_space),
+        confinement.timer.setting(order.cpu_s + TIMER_SLACK_S),
+        *confinement.beginning(),
+    ]
+
+
+def take(steps: list[Step]) -> None:
+    """Makes the calls; raises OSError if one fails."""
+    for step in steps:
+        step()
+
+
+def limit(kind: int, soft: int, hard: int) -> Step:
     """Sets a limit, never above the hard limit the sandbox was started with."""
     ceiling = _CEILINGS[kind]
     if ceiling != _INFINITY:
         soft, hard = (ceiling if value == _INFINITY else min(value, ceiling) for value in (soft, hard))
-    resource.setrlimit(kind, (soft, hard))
+    return partial(resource.setrlimit, kind, (soft, hard))
 
 
 def cpu_seconds(limit_s: float) -> int:
@@ -119,7 +127,7 @@ def exit_status(error: BaseException | None) -> int:
         return 1
     if error.code is None:
         return 0
-    return error.code & 0xFF if isinstance(error.code, int) else 1
+    return (error.code & 0xFF if -_LONG <= error.code < _LONG else 255) if isinstance(error.code, int) else 1
 
 
 def flushed(stream: object) -> bool:
@@ -132,39 +140,27 @@ def flushed(stream: object) -> bool:
     return True
 
 
-@dataclass
 class SingleRun:
     """One execution of one program in a process of its own: real descriptors, real exit."""
 
-    job: Job
-    address_space: int
-    confinement: Confinement
+    def __init__(self, job: Job, steps: list[Step]) -> None:
+        self._job, self._steps = job, steps
 
     def attempts(self) -> Iterator[Attempt]:
         try:
-            source, code, *_ = self._prepare()
+            source, code, interpreter.files, arguments = self._job.head()
+            interpreter.source = source
+            sys.argv = ["main.py", *arguments]
+            if "random" in source:
+                random.seed()  # the generator's state is inherited
+            take(self._steps)
         except BaseException:
             os._exit(1)  # before the program began, so it is not its fault
         attempt = Attempt(code or _compiled(source), interpreter.fresh_main())
         yield attempt
         if sys.getrecursionlimit() < _RECURSION_LIMIT:  # what the interpreter does at its end is not the program's
             sys.setrecursionlimit(_RECURSION_LIMIT)
-        os._exit(_finish(attempt))
-
-    def _prepare(self) -> Head:
-        head, order = self.job.head(), self.job.order
-        interpreter.source, _, interpreter.files, arguments = head
-        sys.argv = ["main.py", *arguments]
-        if "random" in interpreter.source:
-            random.seed()  # the generator's state is inherited
-        self.confinement.enter()
-        seconds = cpu_seconds(order.cpu_s)
-        limit(resource.RLIMIT_CPU, seconds, seconds + 1)
-        limit(resource.RLIMIT_FSIZE, order.output_bytes + 1, order.output_bytes + 1)
-        limit(resource.RLIMIT_AS, self.address_space, self.address_space)
-        self.confinement.timer.arm(order.cpu_s)
-        self.confinement.begin()
-        return head
+        os._exit(finish(attempt))
 
 
 def _compiled(source: str) -> types.CodeType:
@@ -176,7 +172,7 @@ def _compiled(source: str) -> types.CodeType:
         os._exit(1)
 
 
-def _finish(attempt: Attempt) -> int:
+def finish(attempt: Attempt) -> int:
     """What the interpreter does at its end: hook, threads, atexit, flush, finalisers."""
     error = attempt.error
     if error is not None and not isinstance(error, SystemExit) and sys.excepthook is not sys.__excepthook__:

@@ -33,7 +33,9 @@ def text(raw: io.BufferedReader | io.BufferedWriter, name: str) -> io.TextIOWrap
 
 
 def open_streams() -> None:
-    sys.stdin, sys.stdout = text(_REAL_OPEN(0, "rb"), "<stdin>"), text(_REAL_OPEN(1, "wb"), "<stdout>")
+    """Like the interpreter's own, they leave their descriptors open when they are closed."""
+    sys.stdin = text(_REAL_OPEN(0, "rb", closefd=False), "<stdin>")
+    sys.stdout = text(_REAL_OPEN(1, "wb", closefd=False), "<stdout>")
     vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout)
 
 

@@ -21,7 +21,10 @@ from typing import Any
 
 from maxk.grading.confined import interpreter, shared
 from maxk.grading.confined.confinement import (
+    CpuTimer,
+    Events,
     SeccompFilter,
+    ThreadGate,
     address_space_in_use,
     death_with_parent,
     drop_capabilities,
@@ -33,10 +36,11 @@ from maxk.grading.confined.confinement import (
     not_dumpable,
     signal_scope_ruleset,
 )
-from maxk.grading.confined.execution import EXIT_MEMORY, Confinement, SingleRun, Timer
+from maxk.grading.confined.execution import EXIT_MEMORY, Confinement, SingleRun, steps_of
 from maxk.grading.confined.jobs import OPEN_FILES, Batch, Death, Job, Result, load, memory_file, receive
-from maxk.grading.confined.preload import fill_holes
+from maxk.grading.confined.preload import fill_holes, join_maps
 from maxk.grading.confined.shared import SharedRuns
+from maxk.grading.confined.warming import warm_up
 from maxk.grading.confined.wire import (
     FAULT,
     MEMORY_LIMIT,
@@ -52,7 +56,6 @@ from maxk.grading.confined.wire import (
 
 Runs = SingleRun | SharedRuns
 
-_CHILD_SIGNAL = (signal.SIGCHLD,)
 _CPU_SIGNALS = (signal.SIGPROF, signal.SIGXCPU)
 _THREADS_ADDRESS_SPACE = 512 << 20  # for stacks, which are mapped whole and mostly never touched
 _FORK_PAUSES_S = (0.01, 0.1, 1.0, 3.0)  # other programs may hold all the processes that this user may have
@@ -66,7 +69,8 @@ class Server:
         null = os.open(os.devnull, os.O_WRONLY)
         self.null_flags = fcntl.fcntl(null, fcntl.F_GETFL)
         self.began, began = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self.confinement = Confinement(null, began, death_with_parent(), Timer())
+        self.confinement = Confinement(null, began, death_with_parent(), CpuTimer(signal.SIGPROF))
+        self.events = Events(signal.SIGCHLD)
         if settings["server_filter"]:
             self._confine(settings)
         self.idle_address_space = address_space_in_use()
@@ -86,6 +90,7 @@ class Server:
             scope = signal_scope_ruleset(abi)
             self.confinement.signal_scope = None if scope is None else landlock_restriction(scope)
         self.confinement.child_filter = SeccompFilter(settings["child_filter"], settings["pid_placeholder"])
+        self.events.gate = ThreadGate(settings["thread_filter"])
         SeccompFilter(settings["server_filter"]).install()
 
     def _idle_peak(self) -> int:
@@ -110,25 +115,27 @@ class Server:
         for batch in batches:
             if batch.job.order.shared and not batch.next:
                 yield from self._shared([batch])
+            order = batch.job.order
+            run = SingleRun(batch.job, steps_of(order, self._address_space(batch.job), self.confinement))
             while batch.left:
                 if batch.exhausted:
                     result = Result(UNTESTED)
                     result.doubtful = batch.waited_too_long
                     batch.add(result)
                 else:
-                    yield from self._single(batch)
+                    yield from self._single(batch, run)
 
-    def _single(self, batch: Batch) -> Iterator[Runs]:
+    def _single(self, batch: Batch, run: SingleRun) -> Iterator[Runs]:
         job, stdout = batch.job, -1
         try:
-            stdout = self._standard_files(job.stdin(batch.next))
+            stdout, started = self._standard_files(job.stdin(batch.next)), time.monotonic()
             pid = _patient_fork()
         except OSError:  # descriptors, memory or processes have run out
             batch.add(Result(FAULT))
         else:
             if pid == 0:
-                yield SingleRun(job, self._address_space(job), self.confinement)
-            death = self._wait(pid, job.order.wall_s)
+                yield run
+            death = self._wait(pid, started, job.order.wall_s)
             result = self._judge(job.order, death, os.fstat(stdout).st_size)
             batch.add(result, stdout if result.outcome == RAN else -1)
         if stdout >= 0:
@@ -140,13 +147,14 @@ class Server:
         stdout = report = -1
         try:
             stdout, report = self._standard_files(memory_file()), memory_file()
+            started = time.monotonic()
             pid = _patient_fork()
         except OSError:
             pass  # left over
         else:
             if pid == 0:
                 yield SharedRuns(jobs, self._address_space(jobs[0]), self.confinement, report)
-            death = self._wait(pid, order.wall_s, report)
+            death = self._wait(pid, started, order.wall_s, report)
             if (
                 self._has_begun() and death.peak - self.idle_peak <= order.memory_bytes
             ):  # else nobody knows whose it was
@@ -166,6 +174,7 @@ class Server:
         Children share the open file behind stderr; what one did to its flags must not reach the next.
         """
         fcntl.fcntl(self.confinement.null, fcntl.F_SETFL, self.null_flags)
+        self.events.start()
         return _put_standard_files(stdin)
 
     def _has_begun(self) -> bool:
@@ -175,26 +184,24 @@ class Server:
         except BlockingIOError:
             return False
 
-    def _wait(self, pid: int, wall_s: float, report: int = -1) -> Death:
-        """Waits for the child; kills it when it has not ended, nor reported anything, for the wall limit.
-
-        SIGCHLD is blocked in the server, so it can be waited for with a timeout by one system call.
-        """
-        started = time.monotonic()
+    def _wait(self, pid: int, started: float, wall_s: float, report: int = -1) -> Death:
+        """Waits for the child; kills it when it has not ended, nor reported anything, for the wall limit."""
+        self.events.wait(wall_s)  # first of all: pages that the child has then left cost no copies
         deadline, reported = started + wall_s, 0
-        timeout, ended = False, 0
-        while not ended:
+        timeout = False
+        while True:
+            ended, status, usage = os.wait4(pid, os.WNOHANG)
+            if ended:
+                return Death(status, usage, time.monotonic() - started, timeout)
             left = deadline - time.monotonic()
             if left > 0:
-                signal.sigtimedwait(_CHILD_SIGNAL, left)  # also comes when a child stops itself
-                ended, status, usage = os.wait4(pid, os.WNOHANG)
+                self.events.wait(left)  # also ends when a child stops itself
                 continue
             before, reported = reported, os.fstat(report).st_size if report >= 0 else 0
             if reported == before:
                 os.kill(pid, signal.SIGKILL)
                 timeout = True
             deadline = time.monotonic() + wall_s
-        return Death(status, usage, time.monotonic() - started, timeout)
 
     # outcomes
 
@@ -255,8 +262,11 @@ def _prepare_process() -> None:
     os.close(_put_standard_files(memory_file()))
     interpreter.open_streams()
     interpreter.install()
+    warm_up()
+    os.close(_put_standard_files(memory_file()))
+    interpreter.open_streams()
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD_SIGNAL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD,))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     atexit._clear()
@@ -269,6 +279,7 @@ def start() -> Server:
     [file] = receive(control)
     settings = load(file)
     _prepare_process()
+    join_maps()
     server = Server(control, settings)
     for name in [name for name in sys.modules if name.split(".")[0] == "maxk"]:
         del sys.modules[name]

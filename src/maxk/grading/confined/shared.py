@@ -19,12 +19,14 @@ from struct import Struct
 from maxk.grading.confined import interpreter
 from maxk.grading.confined.execution import (
     EXIT_MEMORY,
+    TIMER_SLACK_S,
     Attempt,
     Confinement,
     cpu_seconds,
     exit_status,
     flushed,
     limit,
+    take,
 )
 from maxk.grading.confined.jobs import Job, Result
 from maxk.grading.confined.wire import OUTPUT_LIMIT, RAN, RUNTIME_ERROR, TIME_LIMIT, Order
@@ -63,7 +65,7 @@ class SharedRuns:
                 attempt = Attempt(code, interpreter.fresh_main())
                 yield attempt
                 outcome = _outcome(attempt)
-                self.confinement.timer.disarm()  # freeing what the run leaves is not on its account
+                self._disarm()  # freeing what the run leaves is not on its account
                 spent = (self._record(outcome) - began) / 1e9
                 timed_out += spent if spent > job.order.cpu_s else 0.0
                 if timed_out >= job.order.total_cpu_s or os.lseek(1, 0, os.SEEK_END) > _OUTPUT_BYTES:
@@ -75,20 +77,22 @@ class SharedRuns:
         os._exit(0)
 
     def _prepare(self) -> None:
-        self.confinement.enter()
-        limit(resource.RLIMIT_AS, self.address_space, self.address_space)
+        timer = self.confinement.timer
+        self._arm, self._disarm = timer.setting(self.jobs[0].order.cpu_s + TIMER_SLACK_S), timer.setting(0.0)
+        take(self.confinement.entering())
+        limit(resource.RLIMIT_AS, self.address_space, self.address_space)()
         sys.setrecursionlimit(_RECURSION_LIMIT - _RECURSION_MARGIN)
         sys.setrecursionlimit = _higher_recursion_limit
-        self.confinement.begin(self.jobs[0].contents, self.report)
+        take(self.confinement.beginning(self.jobs[0].contents, self.report))
 
     def _ready(self, order: Order, data: bytes) -> None:
         """Puts the limits of one run on and makes its streams."""
-        limit(resource.RLIMIT_FSIZE, os.lseek(1, 0, os.SEEK_END) + order.output_bytes + 1, _INFINITY)
-        limit(resource.RLIMIT_CPU, int(_cpu_s()) + 1 + cpu_seconds(order.cpu_s), _INFINITY)
+        limit(resource.RLIMIT_FSIZE, os.lseek(1, 0, os.SEEK_END) + order.output_bytes + 1, _INFINITY)()
+        limit(resource.RLIMIT_CPU, int(_cpu_s()) + 1 + cpu_seconds(order.cpu_s), _INFINITY)()
         raw = io.BytesIO(data)
         sys.stdin = interpreter.text(io.BufferedReader(raw, 4096), "<stdin>")
         sys.stdout = interpreter.text(open(1, "wb", closefd=False), "<stdout>")  # noqa: SIM115
-        self.confinement.timer.arm(order.cpu_s)
+        self._arm()
 
     def _record(self, event: int) -> int:
         """Reports an event and returns the CPU nanoseconds at which it happened."""

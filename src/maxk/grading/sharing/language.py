@@ -259,11 +259,11 @@ class _Check:
         return found
 
     def _method(self, node: ast.Attribute) -> Signature | None:
+        kinds = self._visit(node.value)  # once, or a chain of n calls would take 2ⁿ steps
         if hasattr(builtins, self._library_name(node.value)):  # `str.strip`
-            return _OF_DATA.get(node.attr) if "t" in self._visit(node.value) else None
-        if "i" in self._visit(node.value):
-            return _OF_STREAMS.get(node.attr)
-        self.expect(node.value, "d")
+            return _OF_DATA.get(node.attr) if "t" in kinds else None
+        if "d" not in kinds:
+            return _OF_STREAMS.get(node.attr) if "i" in kinds else None
         text = node.value.value if isinstance(node.value, ast.Constant) else None
         if node.attr == "format" and isinstance(text, str) and _FORMAT.fullmatch(text):
             return _OF_PROGRAM
