@@ -199,7 +199,7 @@ def crossing(a: ArrayLike, b: ArrayLike, ks: Sequence[int], level: float = 0.95)
     Problems are paired and seeds crossed as in `difference`. With one seed it is the crossing of these two policies.
     """
     first, second = _finite(a), _finite(b)
-    if not first.shape[-1] == second.shape[-1] == len(ks) or not list(ks) == sorted(set(ks)):
+    if not first.shape[-1] == second.shape[-1] == len(ks) or list(ks) != sorted(set(ks)):
         got = f"{first.shape} and {second.shape} with ks {list(ks)}"
         raise ValueError(f"a and b must be [..., problems, ks], ks ascending, got shapes {got}")
     found = [difference(first[..., i], second[..., i]) for i in range(len(ks))]
