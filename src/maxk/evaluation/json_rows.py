@@ -62,15 +62,14 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 def _lines(file: IO[str], path: Path) -> Iterator[Row]:
     name = str(path)
     for number, line in enumerate(file, 1):
-        if text := line.strip():
-            yield _row(f"{name}:{number}", text)
-
-
-def _row(where: str, text: str) -> Row:
-    try:
-        return Row(where, _object(where, parsed(text)))
-    except ValueError as error:
-        raise UserError(f"{where}: not JSON ({error}); each line must be one object, or the file one array") from None
+        if not line.isspace():
+            where = f"{name}:{number}"
+            try:
+                yield Row(where, _object(where, parsed(line)))
+            except ValueError as error:
+                raise UserError(
+                    f"{where}: not JSON ({error}); each line must be one object, or the file one array"
+                ) from None
 
 
 def _object(where: str, value: Any) -> dict[str, Any]:
@@ -81,14 +80,14 @@ def _object(where: str, value: Any) -> dict[str, Any]:
 
 def parsed(text: str) -> Any:
     """`text` as JSON; an integer with more digits than Python reads becomes text. Raises ValueError."""
-    text = text.strip()
     try:
-        value, end = _DECODER.raw_decode(text)
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # Python's limit on digits
+        return _DECODER.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if end < len(text):
-        raise json.JSONDecodeError("Extra data", text, end)
-    return value
 
 
 def _integer(digits: str) -> int | str:
@@ -167,6 +166,8 @@ def identifier(row: Row, *keys: str) -> str:
     """The first of `keys` that a row has, as text. Raises UserError where it is neither text nor a whole number."""
     key = keys[0] if len(keys) == 1 else next((key for key in keys if key in row.value), keys[0])
     value = row.value.get(key)
+    if isinstance(value, str) and value.isascii():
+        return value
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise UserError(f"{row.where}: {key} must be text or a whole number, got {shown(value)}")
     return encodable(str(value), f"{row.where}: {key}")
