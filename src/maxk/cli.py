@@ -24,7 +24,7 @@ from maxk.errors import UserError, missing_extra, resource_error
 GROUPS = {
     "before a run": ("doctor", "plan"),
     "after a run": ("show", "ui", "inspect", "power", "clean"),
-    "without the pipeline": ("grade",),
+    "without the pipeline": ("grade", "compare"),
     "stages of the pipeline (run by Snakemake)": (
         *("configure", "prepare", "base", "train", "sample", "verify", "score"),
         *("table", "figure", "summary", "report", "experiment", "finalize"),
@@ -42,12 +42,12 @@ _EXTRA_OF_LIBRARY = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all subcommands."""
+def parser(stages: Sequence[str] = STAGES) -> argparse.ArgumentParser:
+    """The parser of some subcommands, by default of all."""
     top = argparse.ArgumentParser(prog="maxk", formatter_class=argparse.RawDescriptionHelpFormatter, add_help=False)
     top.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     subparsers = top.add_subparsers(dest="stage", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
-    for stage in STAGES:
+    for stage in stages:
         try:
             module = import_module(f"maxk.stages.{stage}")
         except ModuleNotFoundError as error:
@@ -58,7 +58,8 @@ def parser() -> argparse.ArgumentParser:
         if not {action.dest for action in subparser._actions} & {"config", "arguments"}:
             subparser.add_argument("--config", default="results/config.json", help="the resolved configuration")
     top.usage = "maxk COMMAND …"  # only now: subparsers take theirs from it
-    top.description = _overview({action.dest: action.help or "" for action in subparsers._choices_actions})
+    if stages == STAGES:
+        top.description = _overview({action.dest: action.help or "" for action in subparsers._choices_actions})
     return top
 
 
@@ -93,7 +94,9 @@ def _overview(helps: Mapping[str, str]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns the exit status."""
-    args = parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    # The other subcommands import what this one may not need: building the schema of a config takes seconds.
+    args = parser(given[:1] if given and given[0] in STAGES else STAGES).parse_args(given)
     signal.signal(signal.SIGTERM, _terminate)
     try:
         status = args.run(args)
