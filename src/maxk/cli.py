@@ -54,8 +54,9 @@ def parser(stages: Sequence[str] = STAGES) -> argparse.ArgumentParser:
             _register_unavailable(subparsers, stage, _without_library(stage, error))
         else:
             module.register_parser(subparsers)
-    for subparser in subparsers.choices.values():
-        if not {action.dest for action in subparser._actions} & {"config", "arguments"}:
+    for stage, subparser in subparsers.choices.items():
+        has = {action.dest for action in subparser._actions}
+        if stage not in GROUPS["without the pipeline"] and not has & {"config", "arguments"}:
             subparser.add_argument("--config", default="results/config.json", help="the resolved configuration")
     top.usage = "maxk COMMAND …"  # only now: subparsers take theirs from it
     if stages == STAGES:

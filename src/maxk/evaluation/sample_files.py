@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maxk.errors import UserError
-from maxk.evaluation.json_rows import Row, identifier, rows, shown
+from maxk.evaluation.json_rows import Row, first_given, identifier, rows, shown
 from maxk.evaluation.problem_files import Form, Task, detect
 from maxk.grading import extract_program
 
@@ -76,10 +76,9 @@ class SampleFile:
     def unread(self) -> list[str]:
         """Keys of the first row that are not read, if it is in maxk's form: perhaps one was meant to be."""
         first = next(rows(self.path), None)
-        own = FORMS["maxk"]
-        if first is None or (self.form or detect(first, FORMS.values(), "samples").name) != own.name:
+        if first is None or (self.form or detect(first, FORMS.values(), "samples").name) != "maxk":
             return []
-        read = next(keys for keys in own.keys if first.value.keys() >= set(keys))
+        read = {"problem_id", first_given(first, "program", "completion")}
         return [key for key in first.value if key not in read]
 
 
@@ -106,12 +105,14 @@ def _texts(row: Row, key: str, value: Any, problem_id: str, kind: str) -> list[S
 
 
 def _own(row: Row) -> list[Sample]:
-    key, kind = ("program", PROGRAM) if "program" in row.value else ("completion", COMPLETION)
+    key = first_given(row, "program", "completion")
+    kind = PROGRAM if key == "program" else COMPLETION
     return [_sample(row, key, row.value[key], identifier(row, "problem_id"), kind)]
 
 
 def _evalplus(row: Row) -> list[Sample]:
-    key, kind = ("solution", PROGRAM) if "solution" in row.value else ("completion", CONTINUATION)
+    key = first_given(row, "solution", "completion")
+    kind = PROGRAM if key == "solution" else CONTINUATION
     return [_sample(row, key, row.value[key], identifier(row, "task_id"), kind)]
 
 
@@ -127,7 +128,7 @@ def _lm_eval(row: Row) -> list[Sample]:
     if not isinstance(doc, dict) or not {"task_id", "question_id", "problem_id", "id"} & set(doc):
         raise UserError(f"{row.where}: doc must have task_id, question_id, problem_id or id, got {shown(doc)}")
     problem_id = identifier(Row(f"{row.where}: doc", doc), *(k for k in _IDS if k in doc))
-    key = "filtered_resps" if "filtered_resps" in row.value else "resps"
+    key = first_given(row, "filtered_resps", "resps")
     return _texts(row, key, row.value[key], problem_id, RESPONSE)
 
 

@@ -56,6 +56,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=_SAMPLE_FORMS, help="form of the samples (default: detected)")
     parser.add_argument("--problem-format", choices=_PROBLEM_FORMS, help="form of the problems (default: detected)")
     parser.add_argument(
+        "--ignore", type=lambda text: text.split(","), default=[], metavar="KEY,…", help="keys of problems not to read"
+    )
+    parser.add_argument(
         "--cpu-s", type=_up_to(3600, float), default=2.0, help="CPU seconds per test, where the problem has no limit"
     )
     parser.add_argument("--memory-mb", type=_up_to(1 << 20, int), default=512, help="likewise, MiB")
@@ -91,7 +94,7 @@ class Samples:
 
         self._args = args
         limits = Limits(cpu_s=args.cpu_s, memory_mb=args.memory_mb)
-        self.problems = read_problems(problems, limits, args.problem_format)
+        self.problems = read_problems(problems, limits, args.problem_format, args.ignore)
         if left_out := self.problems.left_out:
             problem_id, reason = next(iter(left_out.items()))
             print(f"left out {len(left_out)} problems, first {problem_id!r}: {reason}", file=sys.stderr)
