@@ -24,7 +24,7 @@ from maxk.errors import UserError, missing_extra, resource_error
 GROUPS = {
     "before a run": ("doctor", "plan"),
     "after a run": ("show", "ui", "inspect", "power", "clean"),
-    "without the pipeline": ("grade", "compare"),
+    "without the pipeline": ("grade", "compare", "select"),
     "stages of the pipeline (run by Snakemake)": (
         *("configure", "prepare", "base", "train", "sample", "verify", "score"),
         *("table", "figure", "summary", "report", "experiment", "finalize"),

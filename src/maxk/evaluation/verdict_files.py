@@ -101,15 +101,24 @@ def _require_sound(row: Row) -> None:
         raise UserError(f"{row.where}: not a verdict; sample must be a whole number and problem_id text")
     if reward is not None and (type(reward) is not float or not 0 <= reward <= 1):
         raise UserError(f"{row.where}: reward must be a number from 0.0 to 1.0 or null, got {shown(reward)}")
+    outputs = row.value.get("outputs", statuses)
     if type(statuses) is not list or not statuses or not _KNOWN.issuperset(map(str, statuses)):
         raise UserError(f"{row.where}: statuses must be a list of {', '.join(STATUSES)}, got {shown(statuses)}")
+    if type(outputs) is not list or len(outputs) != len(statuses) or not all(type(one) is str for one in outputs):
+        raise UserError(f"{row.where}: outputs must be a list of one text per test, got {shown(outputs)}")
+
+
+def sound_rows(path: Path) -> Iterator[Row]:
+    """The verdicts of a file from anywhere. Raises UserError for any other row."""
+    for row in rows(path):
+        _require_sound(row)
+        yield row
 
 
 def tally(path: Path) -> Tally:
     """All verdicts of a file. Raises UserError for any other row, and if a sample could not be graded."""
     found = Tally(path)
-    for row in rows(path):
-        _require_sound(row)
+    for row in sound_rows(path):
         found.sizes[row.value["problem_id"]] += 1
         found.add(row.value)
     found.require_graded()

@@ -37,7 +37,7 @@ def register_parser(subparsers: Any) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("systems", nargs="+", metavar="[NAME=]FILE[,FILE…]", help="two or more systems")
     parser.add_argument("--k", type=grade.numbers, help="comma-separated (default: 1, 2, 4, … and n)")
-    parser.add_argument("--level", type=_level, default=0.95, help="of the intervals (default: %(default)s)")
+    parser.add_argument("--level", type=level, default=0.95, help="of the intervals (default: %(default)s)")
     parser.add_argument("--markdown", type=Path, help="write the tables to this file instead of printing them")
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the curves, as .png or .pdf")
@@ -57,13 +57,13 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"--plot: expected a name that ends in {' or '.join(_PICTURES)}, got {args.plot}")
     with Reader(args) as reader:
         given = paired([read_system(one, reader) for one in args.systems])
-    found = comparing.compare(given, _ks(args.k, given.n), args.level)
+    found = comparing.compare(given, chosen_ks(args.k, given.n), args.level)
     if args.plot:
         report.draw(found, str(args.plot))
     if args.json:
-        _write(args.json, json.dumps(_finite(found.content()), indent=2, ensure_ascii=False) + "\n")
+        write(args.json, json.dumps(finite(found.content()), indent=2, ensure_ascii=False) + "\n")
     if args.markdown:
-        _write(args.markdown, report.to_markdown(found))
+        write(args.markdown, report.to_markdown(found))
     else:
         print(report.to_markdown(found), end="")
 
@@ -99,7 +99,8 @@ class Reader:
         return tally
 
 
-def _ks(wanted: list[int] | None, n: int) -> list[int]:
+def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
+    """The ks that were asked for, or powers of two, up to n."""
     from maxk.evaluation.comparing import powers
 
     if wanted is None:
@@ -112,23 +113,25 @@ def _ks(wanted: list[int] | None, n: int) -> list[int]:
     return kept
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no NaN: what cannot be estimated is null."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
+    """Writes a file that was asked for on the command line."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _level(text: str) -> float:
+def level(text: str) -> float:
+    """A level of confidence, as a type of an argument."""
     try:
         value = float(text)
     except ValueError:
