@@ -32,7 +32,7 @@ from maxk.artifacts.paths import Layout
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "config" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FOLLOWED = ("docs/add-objective.md", "docs/add-dataset.md", "docs/add-backend.md", "docs/datasets.md", "docs/grade.md")
+FOLLOWED = ("docs/add-objective.md", "docs/add-dataset.md", "docs/add-backend.md", "docs/datasets.md", "docs/grade.md", "docs/compare.md")
 CHECKED = ("maxk", "snakemake", "make", "python", "pytest")
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
 
