@@ -9,6 +9,7 @@ from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
@@ -188,14 +189,13 @@ def test_counts_leave_no_max_at_k(tmp_path: Path) -> None:
 
 def test_scores_and_verdicts_of_the_pipeline(tmp_path: Path) -> None:
     rewards = {"p": [0.0, 0.5, 1.0, 1.0], "q": [0.0, 0.0, 0.0, 0.5]}
-    blank = {"max_at_k": [[0.0]] * 2, "pass_at_k": [[0.0]] * 2, "mean_tokens": [1.0] * 2, "truncated": [0.0] * 2}
-    columns = {"problem_id": list(rewards), "n": [4, 4], "c": [2, 0], "rewards": list(rewards.values()), **blank}
+    columns = {"problem_id": list(rewards), "rewards": list(rewards.values())}
+    schema = pa.schema([records.SCORE.field(name) for name in columns])
     made = Provenance("score", "x", {}, {"problems": "digest"})
-    files.write_table(tmp_path / "scores.parquet", {**columns, "entropies": [None, None]}, records.SCORE, made)
+    files.write_table(tmp_path / "scores.parquet", columns, schema, made)
     for shard, name in enumerate(rewards):
         statuses = [["passed"] * round(2 * r) + ["time_limit"] * round(2 - 2 * r) for r in rewards[name]]
         kept = {"problem_id": [name] * 4, "sample_index": range(4), "extraction": ["bare"] * 4, "statuses": statuses}
-        kept |= {field: [None] * 4 for field in records.VERDICT.names if field not in kept}
         source = Provenance("verify", "x", {}, {"problems": "digest", "samples": f"{shard}"})
         files.write_table(tmp_path / "shards" / f"{shard}.parquet", kept, records.VERDICT, source)
     first, second = read(tmp_path / "scores.parquet", tmp_path / "shards")
@@ -203,7 +203,7 @@ def test_scores_and_verdicts_of_the_pipeline(tmp_path: Path) -> None:
     assert first.estimates("max", [1, 3]) == pytest.approx(np.array(expected))
     assert second.estimates("max", [1, 3]) == pytest.approx(np.array(expected))
     other = Provenance("score", "x", {}, {"problems": "another digest"})
-    files.write_table(tmp_path / "other.parquet", {**columns, "entropies": [None, None]}, records.SCORE, other)
+    files.write_table(tmp_path / "other.parquet", columns, schema, other)
     with pytest.raises(UserError, match="were made from different problems"):
         paired(read(tmp_path / "scores.parquet", tmp_path / "other.parquet"))
 

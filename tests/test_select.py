@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 
 from maxk import cli
+from maxk.artifacts import files, records
+from maxk.artifacts.records import Problem, Provenance, Test
+from maxk.config import Config
 from maxk.errors import UserError
+from maxk.evaluation import problem_grader
 from maxk.evaluation.selection import by_score, by_vote, distinct, read, select
+from maxk.stages import verify
 
 REWARDS = [0.0, 0.5, 1.0, 0.5, 0.25, 1.0]
 
@@ -93,7 +98,9 @@ def test_samples_are_graded_and_selected(here: Path, capsys: pytest.CaptureFixtu
     assert found["rm", 1] == found["random", 4] == found["oracle", 1] == 0.5
     assert content["distinct_programs"]["4"] == 4.0
     assert content["distinct_outputs"]["4"] == 3.0
-    assert "| k | oracle | first 1 test | majority vote | rm | random |" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "| k | oracle | first 1 test | majority vote | rm | random |" in said.out
+    assert "not read" not in said.err
 
 
 def test_problems_without_other_tests_are_left_out(here: Path) -> None:
@@ -109,6 +116,45 @@ def test_problems_without_other_tests_are_left_out(here: Path) -> None:
     with pytest.raises(UserError, match=r"no problem has more than 3 tests; lower --visible"):
         read(path, visible=3)
     assert "first" not in " ".join(name for name, _ in select(read(path, visible=0), [1]).rewards)
+
+
+def test_shards_of_the_pipeline(here: Path) -> None:
+    """The same samples as verdict lines and in two shards."""
+    assert run("s.jsonl", "--problems", "p.jsonl", "--workers", "1") == 0
+    lines = [json.loads(line) for line in Path("s.verdicts.jsonl").read_text().splitlines()]
+    for shard in (0, 1):
+        rows = lines[2 * shard : 2 * shard + 2]
+        columns = {name: [row[name] for row in rows] for name in ("problem_id", "statuses", "program", "outputs")}
+        columns |= {"sample_index": [2 * shard, 2 * shard + 1], "extraction": ["bare"] * 2}
+        made = Provenance("verify", "x", {})
+        files.write_table(Path(f"shards/{shard}.parquet"), columns, records.VERDICT_AND_OUTPUTS, made)
+    ks = [1, 2, 4]
+    first, second = (select(read(Path(one)), ks) for one in ("shards", "s.verdicts.jsonl"))
+    assert {key: one.value for key, one in first.rewards.items()} == {k: one.value for k, one in second.rewards.items()}
+    assert (first.programs, first.outputs) == (second.programs, second.outputs)
+    old = {name: columns[name] for name in records.VERDICT.names}
+    files.write_table(Path("shards/1.parquet"), old, records.VERDICT, made)
+    with pytest.raises(UserError, match=r"1.parquet: column 'program' .* is missing; delete the file and run again"):
+        read(Path("shards"))
+
+
+def test_the_stage_verify_keeps_what_votes_need(here: Path, seconds: Config) -> None:
+    dataset, source = seconds.evaluated[0], Provenance("prepare", seconds.name, {})
+    tests = [Test(one, one) for one in "abc"]
+    files.write_problems(seconds.layout.problems(dataset), [Problem("p", dataset, "test", "Echo.", tests)], source)
+    columns = {"problem_id": ["p"] * 5, "sample_index": range(5), "n_tokens": [1] * 5, "finish_reason": ["stop"] * 5}
+    columns["completion"] = [f"```python\n{program}\n```" for program, _ in PROGRAMS] + ["I do not know."]
+    columns["entropy"] = [None] * 5
+    files.write_table(seconds.layout.samples("base", dataset, 0), columns, records.SAMPLE, source)
+    with problem_grader.grader(seconds) as grader:
+        verify._verify(seconds, "base", dataset, 0, grader)
+    rows = files.read_table(seconds.layout.verdicts("base", dataset, 0), records.VERDICT_AND_OUTPUTS).to_pylist()
+    outputs = [row["outputs"] for row in rows]
+    assert outputs[0] == outputs[1]
+    assert outputs[2] == outputs[0][:1] * 3 != outputs[0]
+    assert outputs[3:] == [["", "", ""]] * 2
+    assert len({row["program"] for row in rows}) == 5
+    assert rows[4]["program"] is None
 
 
 @pytest.mark.parametrize(

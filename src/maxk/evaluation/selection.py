@@ -41,7 +41,7 @@ from maxk.estimators import Floats
 from maxk.evaluation.json_rows import shown
 from maxk.evaluation.sample_files import SampleFile
 from maxk.evaluation.verdict_files import sound_rows
-from maxk.grading.verdicts import PASSED
+from maxk.grading.verdicts import HARNESS_ERROR, PASSED
 from maxk.statistics import Estimate
 
 DRAWS = 200
@@ -96,13 +96,12 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
     problems: dict[str, Problem] = defaultdict(Problem)
     scores = _scores(samples, score) if samples and score else None
     short: set[str] = set()
-    for row in sound_rows(verdicts):
-        verdict = row.value
+    for where, verdict in _verdicts(verdicts):
         one_score = next(scores, None) if scores else None
-        if not {"outputs", "program"} <= verdict.keys():
-            raise UserError(f"{row.where}: holds no outputs, which votes need; delete the file and grade again")
-        if verdict["reward"] is None:
-            raise UserError(f"{row.where}: the sample could not be graded; delete the file and grade again")
+        if not verdict.keys() >= {"outputs", "program"}:
+            raise UserError(f"{where}: holds no outputs, which votes need; delete the file and grade again")
+        if HARNESS_ERROR in verdict["statuses"]:
+            raise UserError(f"{where}: a sample could not be graded; delete the file and grade again")
         if len(verdict["statuses"]) <= visible:
             short.add(verdict["problem_id"])
             continue
@@ -113,6 +112,23 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
     if not problems:
         raise UserError(f"{verdicts}: no problem has more than {visible} tests; lower --visible")
     return Samples(problems, visible, score, len(short))
+
+
+def _verdicts(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Verdicts with the place that errors name, from a file of `maxk grade`, or from shards of the pipeline."""
+    if not is_parquet(path):
+        yield from ((row.where, row.value) for row in sound_rows(path))
+        return
+    from maxk.artifacts import files, records
+
+    for shard in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
+        table = files.read_table(shard, records.VERDICT_AND_OUTPUTS)
+        yield from ((str(shard), verdict) for verdict in table.to_pylist())
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a path is that of the pipeline's verdicts: a shard, or the folder of all."""
+    return path.is_dir() or path.suffix == ".parquet"
 
 
 def _add(problem: Problem, verdict: Mapping[str, Any], visible: int, numbers: dict[Any, int]) -> None:

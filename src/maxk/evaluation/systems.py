@@ -269,11 +269,13 @@ def _whole(where: str, column: str, text: str | None) -> int:
 
 # ---- files of the pipeline
 def _parquet(path: Path) -> Seed:
+    import pyarrow as pa
+
     from maxk.artifacts import files, records
 
     source = files.read_provenance(path)
     if source.stage == "score":
-        table = files.read_table(path, records.SCORE)
+        table = files.read_table(path, pa.schema([records.SCORE.field(name) for name in ("problem_id", "rewards")]))
         rows = zip(table["problem_id"].to_pylist(), table["rewards"].to_pylist(), strict=True)
         problems = {name: Problem(Counter(rewards)) for name, rewards in rows}
         return Seed(str(path), problems, dataset=source.inputs.get("problems"))

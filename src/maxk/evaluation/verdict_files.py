@@ -25,7 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from maxk.artifacts.digests import digest_of
+from maxk.artifacts.digests import digest_of, digest_of_text
 from maxk.errors import UserError
 from maxk.evaluation.json_rows import Row, rows, shown
 from maxk.evaluation.problem_files import Problems, Task
@@ -202,7 +202,7 @@ class Grading:
                     "problem_id": task.problem_id,
                     "key": self._keys.of(sample, task),
                     "judged": task.judged,
-                    "program": None if solution is None else _digest(solution),
+                    "program": None if solution is None else digest_of_text(solution),
                 }
                 yield task.submission(solution)
 
@@ -222,10 +222,6 @@ def _graded(verdict: Any) -> dict[str, Any]:
         "outputs": verdict.outputs,
         "cpu_s": [round(seconds, 4) for seconds in verdict.cpu_s],
     }
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 class _Keys:

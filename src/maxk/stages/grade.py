@@ -118,7 +118,7 @@ class Samples:
         from maxk.evaluation.verdict_files import Grading
 
         samples = SampleFile(path, self._args.format)
-        if unread := samples.unread():
+        if unread := [key for key in samples.unread() if key != vars(self._args).get("score")]:
             print(f"{path}: keys that are not read: {', '.join(unread)}", file=sys.stderr)
         grading = Grading(output or beside(path, ".verdicts.jsonl"), samples, self.problems, self._grader)
         sizes = grading.tally.sizes

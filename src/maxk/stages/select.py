@@ -3,9 +3,10 @@
     maxk select samples.verdicts.jsonl
     maxk select samples.jsonl --problems problems.jsonl --visible 2 --score reward_model
 
-A FILE holds verdicts of `maxk grade`, or samples, which are graded first. Selectors: the first `--visible` tests, a
-majority vote over outputs, `--score` (a key of the samples' rows), random; beside the oracle, max@k. All are scored on
-the tests that are not visible (`maxk.evaluation.selection`).
+A FILE holds verdicts of `maxk grade`, or samples, which are graded first; a folder holds the shards of verdicts of one
+policy on one dataset. Selectors: the first `--visible` tests, a majority vote over outputs, `--score` (a key of the
+samples' rows), random; beside the oracle, max@k. All are scored on the tests that are not visible
+(`maxk.evaluation.selection`).
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ def _read(args: argparse.Namespace, reader: compare.Reader, path: Path) -> Any:
     from maxk.evaluation.sample_files import SampleFile
     from maxk.evaluation.verdict_files import is_verdict
 
+    if selection.is_parquet(path):
+        return selection.read(path, args.visible)
     first = next(rows(path), None)
     if first is None:
         raise UserError(f"{path}: is empty")
