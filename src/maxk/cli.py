@@ -32,10 +32,12 @@ GROUPS = {
 }
 STAGES = tuple(stage for group in GROUPS.values() for stage in group)
 
-# Extras that a configuration may ask for, beside the one that a subcommand always needs.
+# Extras by library; what is not here is in `pipeline`.
 _EXTRA_OF_LIBRARY = {
     "deepspeed": "deepspeed",
     "liger_kernel": "deepspeed",
+    "pyseccomp": "grade",
+    "tqdm": "grade",
     "trackio": "track",
     "vllm": "vllm",
     "wandb": "track",
@@ -51,7 +53,7 @@ def parser(stages: Sequence[str] = STAGES) -> argparse.ArgumentParser:
         try:
             module = import_module(f"maxk.stages.{stage}")
         except ModuleNotFoundError as error:
-            _register_unavailable(subparsers, stage, _without_library(stage, error))
+            _register_unavailable(subparsers, stage, _without_library(error))
         else:
             module.register_parser(subparsers)
     for stage, subparser in subparsers.choices.items():
@@ -64,12 +66,12 @@ def parser(stages: Sequence[str] = STAGES) -> argparse.ArgumentParser:
     return top
 
 
-def _without_library(stage: str, error: ModuleNotFoundError) -> UserError:
-    """What to install for a stage that could not import a library. Raises `error` again if the module is our own."""
+def _without_library(error: ModuleNotFoundError) -> UserError:
+    """What to install for a library that could not be imported. Raises `error` again if the module is our own."""
     library = (error.name or "maxk").partition(".")[0]
     if library == "maxk":
         raise error
-    extra = _EXTRA_OF_LIBRARY.get(library, "grade" if stage == "grade" else "pipeline")
+    extra = _EXTRA_OF_LIBRARY.get(library, "pipeline")
     return UserError(missing_extra(extra, library))
 
 
@@ -106,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"maxk {args.stage}: {error}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        print(f"maxk {args.stage}: {_without_library(args.stage, error)}", file=sys.stderr)
+        print(f"maxk {args.stage}: {_without_library(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"maxk {args.stage}: interrupted", file=sys.stderr)

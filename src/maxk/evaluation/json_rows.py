@@ -84,7 +84,7 @@ def _object(where: str, value: Any) -> dict[str, Any]:
 def parsed(text: str, unique: bool = False) -> Any:
     """`text` as JSON; an integer with more digits than Python reads becomes text. Raises ValueError."""
     try:
-        return json.loads(text, object_pairs_hook=_with_unique_keys if unique else None)
+        return (_UNIQUE if unique else _PLAIN).decode(text)
     except json.JSONDecodeError:
         raise
     except ValueError:  # perhaps Python's limit on digits
@@ -108,7 +108,8 @@ def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODERS = {
+_PLAIN, _UNIQUE = json.JSONDecoder(), json.JSONDecoder(object_pairs_hook=_with_unique_keys)
+_DECODERS = {  # slower, for integers of any length
     False: json.JSONDecoder(parse_int=_integer),
     True: json.JSONDecoder(parse_int=_integer, object_pairs_hook=_with_unique_keys),
 }
