@@ -16,6 +16,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterator
+from json.scanner import make_scanner
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -84,6 +85,12 @@ def _object(where: str, value: Any) -> dict[str, Any]:
 def parsed(text: str, unique: bool = False) -> Any:
     """`text` as JSON; an integer with more digits than Python reads becomes text. Raises ValueError."""
     try:
+        value, end = _SCANNERS[unique](text, 0)  # a quarter faster than decode, which looks for white space first
+        if text[end:] in ("", "\n"):
+            return value
+    except (StopIteration, ValueError, RecursionError):
+        pass  # decode says what is wrong
+    try:
         return (_UNIQUE if unique else _PLAIN).decode(text)
     except json.JSONDecodeError:
         raise
@@ -109,6 +116,8 @@ def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _PLAIN, _UNIQUE = json.JSONDecoder(), json.JSONDecoder(object_pairs_hook=_with_unique_keys)
+# typeshed takes the scanner for its own argument.
+_SCANNERS: dict[bool, Any] = {False: make_scanner(_PLAIN), True: make_scanner(_UNIQUE)}  # type: ignore[arg-type]
 _DECODERS = {  # slower, for integers of any length
     False: json.JSONDecoder(parse_int=_integer),
     True: json.JSONDecoder(parse_int=_integer, object_pairs_hook=_with_unique_keys),
@@ -171,8 +180,10 @@ def text(row: Row, key: str) -> str:
 
 def first_given(row: Row, *keys: str) -> str:
     """The first of `keys` that a row has a value for, else the first that it has at all."""
-    present = [key for key in keys if key in row.value]
-    return next((key for key in present if row.value[key] is not None), present[0])
+    for key in keys:
+        if row.value.get(key) is not None:
+            return key
+    return next(key for key in keys if key in row.value)
 
 
 def encodable(value: str, where: str) -> str:
