@@ -96,9 +96,16 @@ def paths() -> str:
         elif inspect.isfunction(member) and not name.startswith("_"):
             page.append(f"| `{_example(pattern, name)}` | {_docstring(member)} |")
     page += ["", "## Columns", "", _docstring(records), ""]
-    for title in ("problem", "sample", "prompt", "verdict", "score"):
+    schemas = {
+        "problem": records.PROBLEM,
+        "sample": records.SAMPLE,
+        "prompt": records.PROMPT,
+        "verdict": records.VERDICT_AND_OUTPUTS,
+        "score": records.SCORE,
+    }
+    for title, schema in schemas.items():
         page += [f"### {title.capitalize()}s", "", "| column | type | meaning |", "|---|---|---|"]
-        for field in getattr(records, title.upper()):
+        for field in schema:
             type_ = str(field.type).replace(" not null", "") + (" or null" if field.nullable else "")
             page.append(f"| `{field.name}` | `{type_}` | {records.COLUMNS[field.name]} |")
         page.append("")

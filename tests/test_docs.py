@@ -32,7 +32,14 @@ from maxk.artifacts.paths import Layout
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "config" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FOLLOWED = ("docs/add-objective.md", "docs/add-dataset.md", "docs/add-backend.md", "docs/datasets.md", "docs/grade.md")
+FOLLOWED = (
+    "docs/add-objective.md",
+    "docs/add-dataset.md",
+    "docs/add-backend.md",
+    "docs/datasets.md",
+    "docs/grade.md",
+    "docs/compare.md",
+)
 CHECKED = ("maxk", "snakemake", "make", "python", "pytest")
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
 
@@ -329,7 +336,7 @@ def test_how_tos_can_be_followed(page: str, tmp_path: Path) -> None:
 
 # ---- the generated reference
 def test_every_column_and_every_path_says_what_it_holds() -> None:
-    schemas = (records.PROBLEM, records.SAMPLE, records.PROMPT, records.VERDICT, records.SCORE)
+    schemas = (records.PROBLEM, records.SAMPLE, records.PROMPT, records.VERDICT_AND_OUTPUTS, records.SCORE)
     assert {name for schema in schemas for name in schema.names} == set(records.COLUMNS)
     for name, member in vars(Layout).items():
         if not name.startswith("_") and name != "root":

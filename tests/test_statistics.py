@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from maxk.statistics import difference, holm, mean, sign_flip_p, t_quantile, wilcoxon_signed_rank
+from maxk.statistics import Crossing, crossing, difference, holm, mean, sign_flip_p, t_quantile, wilcoxon_signed_rank
 
 # The simulation behind the coverage that is promised; benchmarks are scripts, not a package.
 _SPEC = importlib.util.spec_from_file_location("intervals", Path(__file__).parents[1] / "benchmarks" / "intervals.py")
@@ -151,6 +151,44 @@ def test_equal_means_with_skewed_differences_mislead_wilcoxon_but_not_the_tests_
     assert sign_flip_p(skewed) > 0.9
     assert mean(skewed).p_value() > 0.9
     assert wilcoxon_signed_rank(skewed, np.zeros(400)).p_value < 0.001
+
+
+# ---- where curves cross
+def curves(means, noise, problems=50):
+    """Values [problems, ks] with the given means exactly, and a spread of `noise` over problems."""
+    spread = np.tile([-noise, noise], problems // 2)
+    return np.asarray(means) + spread[:, None]
+
+
+def test_a_crossing_has_the_interval_in_which_neither_is_shown_to_be_better():
+    ks = [1, 2, 4, 8, 16, 32]
+    a = curves([-0.4, -0.2, -0.02, 0.01, 0.3, 0.3], 0.2)
+    assert crossing(a, np.zeros_like(a), ks) == (8, 4, 16)  # standard error .2/√49: differences within ±.057 may be 0
+    assert crossing(a[None], np.zeros((1, *a.shape)), ks) == (8, 4, 16)
+    assert crossing(np.zeros_like(a), a, ks) == (None, 1, None)  # the other curve is overtaken and never overtakes
+
+
+def test_a_crossing_lasts_to_the_largest_k():
+    ks = [1, 2, 4]
+    assert crossing(curves([0.3, -0.3, 0.3], 0.1), np.zeros((50, 3)), ks) == Crossing(4, 1, 4)
+    assert crossing(curves([0.3, 0.3, 0.3], 0.1), np.zeros((50, 3)), ks) == Crossing(1, 1, 1)
+    assert crossing(curves([-0.3, -0.3, -0.3], 0.1), np.zeros((50, 3)), ks) == Crossing(None, None, None)
+    assert crossing(curves([-0.3, -0.3, 0.01], 0.1), np.zeros((50, 3)), ks) == Crossing(4, 4, None)
+
+
+def test_a_crossing_of_methods_knows_the_spread_between_seeds():
+    """A difference of .03 on every problem decides between two trainings, and not between methods."""
+    a = np.stack([curves([-0.1, 0.03], 0.001), curves([-0.1, 0.03], 0.001)])
+    seeds = np.array([-0.03, 0.03])[:, None, None]
+    assert crossing(a, np.zeros_like(a), [1, 2]) == (2, 2, 2)
+    assert crossing(a + seeds, seeds + np.zeros_like(a), [1, 2]) == (2, 1, None)
+
+
+def test_crossings_refuse_other_shapes():
+    with pytest.raises(ValueError, match="ks ascending"):
+        crossing(np.zeros((5, 2)), np.zeros((5, 2)), [4, 1])
+    with pytest.raises(ValueError, match=r"shapes \(5, 2\) and \(5, 3\)"):
+        crossing(np.zeros((5, 2)), np.zeros((5, 3)), [1, 2])
 
 
 # ---- Wilcoxon, Holm

@@ -24,7 +24,7 @@ from maxk.errors import UserError, missing_extra, resource_error
 GROUPS = {
     "before a run": ("doctor", "plan"),
     "after a run": ("show", "ui", "inspect", "power", "push", "clean"),
-    "without the pipeline": ("grade",),
+    "without the pipeline": ("grade", "compare", "select"),
     "stages of the pipeline (run by Snakemake)": (
         *("configure", "prepare", "base", "train", "sample", "verify", "score"),
         *("table", "figure", "summary", "report", "experiment", "finalize"),
@@ -32,42 +32,46 @@ GROUPS = {
 }
 STAGES = tuple(stage for group in GROUPS.values() for stage in group)
 
-# Extras that a configuration may ask for, beside the one that a subcommand always needs.
+# Extras by library; what is not here is in `pipeline`.
 _EXTRA_OF_LIBRARY = {
     "deepspeed": "deepspeed",
     "liger_kernel": "deepspeed",
+    "pyseccomp": "grade",
+    "tqdm": "grade",
     "trackio": "track",
     "vllm": "vllm",
     "wandb": "track",
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all subcommands."""
+def parser(stages: Sequence[str] = STAGES) -> argparse.ArgumentParser:
+    """The parser of some subcommands, by default of all."""
     top = argparse.ArgumentParser(prog="maxk", formatter_class=argparse.RawDescriptionHelpFormatter, add_help=False)
     top.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     subparsers = top.add_subparsers(dest="stage", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
-    for stage in STAGES:
+    for stage in stages:
         try:
             module = import_module(f"maxk.stages.{stage}")
         except ModuleNotFoundError as error:
-            _register_unavailable(subparsers, stage, _without_library(stage, error))
+            _register_unavailable(subparsers, stage, _without_library(error))
         else:
             module.register_parser(subparsers)
-    for subparser in subparsers.choices.values():
-        if not {action.dest for action in subparser._actions} & {"config", "arguments"}:
+    for stage, subparser in subparsers.choices.items():
+        has = {action.dest for action in subparser._actions}
+        if stage not in GROUPS["without the pipeline"] and not has & {"config", "arguments"}:
             subparser.add_argument("--config", default="results/config.json", help="the resolved configuration")
     top.usage = "maxk COMMAND …"  # only now: subparsers take theirs from it
-    top.description = _overview({action.dest: action.help or "" for action in subparsers._choices_actions})
+    if stages == STAGES:
+        top.description = _overview({action.dest: action.help or "" for action in subparsers._choices_actions})
     return top
 
 
-def _without_library(stage: str, error: ModuleNotFoundError) -> UserError:
-    """What to install for a stage that could not import a library. Raises `error` again if the module is our own."""
+def _without_library(error: ModuleNotFoundError) -> UserError:
+    """What to install for a library that could not be imported. Raises `error` again if the module is our own."""
     library = (error.name or "maxk").partition(".")[0]
     if library == "maxk":
         raise error
-    extra = _EXTRA_OF_LIBRARY.get(library, "grade" if stage == "grade" else "pipeline")
+    extra = _EXTRA_OF_LIBRARY.get(library, "pipeline")
     return UserError(missing_extra(extra, library))
 
 
@@ -93,7 +97,9 @@ def _overview(helps: Mapping[str, str]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns the exit status."""
-    args = parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    # The other subcommands import what this one may not need: building the schema of a config takes seconds.
+    args = parser(given[:1] if given and given[0] in STAGES else STAGES).parse_args(given)
     signal.signal(signal.SIGTERM, _terminate)
     try:
         status = args.run(args)
@@ -102,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"maxk {args.stage}: {error}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        print(f"maxk {args.stage}: {_without_library(args.stage, error)}", file=sys.stderr)
+        print(f"maxk {args.stage}: {_without_library(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"maxk {args.stage}: interrupted", file=sys.stderr)

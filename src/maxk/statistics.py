@@ -179,6 +179,45 @@ def _signs(problems: int, flips: int, seed: int) -> NDArray[np.float32]:
     return np.random.default_rng(seed).choice(np.array([-1, 1], dtype=np.float32), (flips, problems))
 
 
+# ---- the k from which one policy is better than another
+class Crossing(NamedTuple):
+    """The k from which the mean of a is above that of b, for all larger k as well; None: at no k that was given.
+
+    `low` is the smallest k at which b is not shown to be better, `high` the smallest from which on a is. Whatever the
+    true crossing is, the interval of the difference there holds 0 with the probability `level`, so [low, high] holds
+    the crossing with this probability if the true curves cross once.
+    """
+
+    k: int | None
+    low: int | None
+    high: int | None
+
+
+def crossing(a: ArrayLike, b: ArrayLike, ks: Sequence[int], level: float = 0.95) -> Crossing:
+    """Where the curve of a crosses that of b from below; values [seeds, problems, ks] or [problems, ks], ks ascending.
+
+    Problems are paired and seeds crossed as in `difference`. With one seed it is the crossing of these two policies.
+    """
+    first, second = _finite(a), _finite(b)
+    if not first.shape[-1] == second.shape[-1] == len(ks) or list(ks) != sorted(set(ks)):
+        got = f"{first.shape} and {second.shape} with ks {list(ks)}"
+        raise ValueError(f"a and b must be [..., problems, ks], ks ascending, got shapes {got}")
+    found = [difference(first[..., i], second[..., i]) for i in range(len(ks))]
+    lows, highs = np.transpose([one.interval(level) for one in found])
+    return Crossing(
+        k=_from_there_on(np.array([one.value > 0 for one in found]), ks),
+        low=next((k for k, high in zip(ks, highs, strict=True) if not high < 0), None),
+        high=_from_there_on(lows > 0, ks),
+    )
+
+
+def _from_there_on(holds: NDArray[np.bool_], ks: Sequence[int]) -> int | None:
+    """The smallest k from which on something holds; None if it does not at the largest."""
+    failing = np.flatnonzero(~holds)
+    first = int(failing[-1]) + 1 if len(failing) else 0
+    return ks[first] if first < len(ks) else None
+
+
 # ---- Wilcoxon's signed-rank test
 class SignedRank(NamedTuple):
     """Wilcoxon's signed-rank test: two-sided p-value, pairs in which either side is greater, effect size.

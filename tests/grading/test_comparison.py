@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxk.grading import outputs_match
-from maxk.grading.comparison import RULES
+from maxk.grading.comparison import RULES, output_digest
 
 SAME = [
     (b"1 2 3\n", "1 2 3"),
@@ -302,3 +302,13 @@ def test_one_long_line_is_compared_in_flat_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 8 * len(data)
     finally:
         tracemalloc.stop()
+
+
+# ------------------------------------------------------------------------------------------------------ digests
+def test_digests_are_equal_for_equal_tokens_only() -> None:
+    same = [b"1 2\n3\n", b"1  2 3", b"\r\n1\t2\r\n3 \n", b" " * 200_000 + b"1 2" + b"\n" * 200_000 + b"3"]
+    assert len({output_digest(one) for one in same}) == 1
+    other = [b"12 3", b"1 23", b"1 2", b"1 2 3 3", b"", b"1 2 3.0", b"\xff"]
+    assert len({output_digest(one) for one in [*other, same[0]]}) == len(other) + 1
+    long = b"x" * 150_000 + b" y"  # a token over several pieces
+    assert output_digest(long) == output_digest(long.replace(b" ", b"\n\n")) != output_digest(long[1:])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from maxk import cli
 from maxk.errors import UserError
 from maxk.evaluation import json_rows
 from maxk.stages import grade
@@ -186,6 +188,9 @@ def test_files_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path]) -> 
         ({"comparison": "exact"}, "comparison must be one of numbers, tokens, lines, got str 'exact'"),
         ({"checker": 7}, "checker must be text, got int 7"),
         ({"problem_id": None}, "problem_id must be text or a whole number, got null"),
+        ({"strict_lines": True}, r"p.jsonl:1: unknown key 'strict_lines' \(write \"comparison\": \"lines\""),
+        ({"time_limit": 2}, r"p.jsonl:1: unknown key 'time_limit' \(did you mean time_limit_s\?\); known: problem_id"),
+        ({"url": "x"}, r"p.jsonl:1: unknown key 'url' \(--ignore url if it is not needed\)"),
     ],
 )
 def test_odd_problems_are_refused_by_line_and_key(tmp_path: Path, problem: dict, message: str) -> None:
@@ -205,6 +210,75 @@ def test_odd_samples_are_refused_by_line_and_key(tmp_path: Path, completion: obj
     samples = [SAMPLES[0], {"problem_id": "double", "completion": completion}]
     with pytest.raises(UserError, match=message):
         run(write(tmp_path / "p.jsonl", PROBLEMS[:1]), write(tmp_path / "s.jsonl", samples))
+
+
+def test_keys_are_lost_only_where_that_is_asked_for(
+    tmp_path: Path, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(files[0], [{**PROBLEMS[0], "url": "x", "statement": "Double it.", "difficulty": "easy"}, PROBLEMS[1]])
+    samples = write(tmp_path / "s.jsonl", [{**SAMPLES[0], "model": "m", "temperature": 1}, SAMPLES[3]])
+    run(files[0], samples, "--ignore", "url,tags")
+    assert "s.jsonl: keys that are not read: model, temperature\n" in capsys.readouterr().err
+    write(files[0], [{**HUMANEVAL, "time_limit_s": 9}])
+    with pytest.raises(UserError, match=r"problems.jsonl:1: time_limit_s is no key of humaneval's rows"):
+        run(files[0], write(tmp_path / "t.jsonl", [{"task_id": "HumanEval/0", "solution": FULL}]))
+
+
+@pytest.mark.parametrize("array", [False, True])
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, array: bool) -> None:
+    text = json.dumps(PROBLEMS[0])[:-1] + ', "time_limit_s": 1, "time_limit_s": 9}'
+    (tmp_path / "p.jsonl").write_text(f"[{text}]" if array else text)
+    with pytest.raises(UserError, match=r"p.jsonl(:|, item )1: .*key 'time_limit_s' is there twice"):
+        run(tmp_path / "p.jsonl", write(tmp_path / "s.jsonl", SAMPLES[:1]))
+
+
+def test_a_null_beside_the_other_key_is_no_sample(tmp_path: Path) -> None:
+    """Tables with both columns have nulls in one."""
+    samples = write(tmp_path / "s.jsonl", [
+        {"problem_id": "double", "program": None, "completion": "```python\nprint(2 * int(input()))\n```"},
+        {"problem_id": "double", "program": "print(4)", "completion": None},
+        {"problem_id": "double", "program": None, "completion": None},
+    ])  # fmt: skip
+    run(
+        write(tmp_path / "p.jsonl", [{**PROBLEMS[0], "comparison": None, "checker": None, "time_limit_s": None}]),
+        samples,
+    )
+    assert [row["reward"] for row in verdicts(samples)] == [1.0, 0.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("cases", "message"),
+    [
+        ({"inputs": 5, "outputs": 5}, r"p.jsonl:1: input_output: inputs must be a list"),
+        ({"inputs": "ab", "outputs": "cd"}, r"p.jsonl:1: input_output: inputs must be a list"),
+        ({"inputs": [[1]], "outputs": [1], "fn_name": 5}, r"p.jsonl:1: input_output: fn_name must be text"),
+        ({"inputs": None, "outputs": None}, r"no problem that can be graded \(0 inputs and 0 outputs\)"),
+        ([1], r"no problem that can be graded"),
+    ],
+)
+def test_odd_cases_of_apps(tmp_path: Path, cases: object, message: str) -> None:
+    problems = write(tmp_path / "p.jsonl", [{"problem_id": 0, "input_output": json.dumps(cases)}])
+    with pytest.raises(UserError, match=message):
+        run(problems, write(tmp_path / "s.jsonl", [{"problem_id": "0", "program": ""}]))
+
+
+CASES = Path(__file__).parents[3] / "shared" / "cases" / "grade_fields" / "make.py"
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="the reported inputs are not here")
+def test_reported_inputs_are_graded_or_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every sample file with right problems, and every problem file with right samples."""
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(CASES))
+    pairs = [("p.jsonl", path.name) for path in sorted(tmp_path.glob("s*.jsonl"))]
+    pairs += [(path.name, "s.jsonl") for path in sorted(tmp_path.glob("p_*.jsonl"))]
+    for number, (problems, samples) in enumerate(pairs):
+        status = cli.main(["grade", problems, samples, "--output", f"v{number}.jsonl", "--workers", "1"])
+        error = capsys.readouterr().err
+        assert status == 0 or (status == 2 and error.splitlines()[-1].startswith("maxk grade: ")), (problems, samples)
+        assert "harness_error" not in error
 
 
 def test_null_surrogates_and_huge_integers_are_graded_not_fatal(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from honest_programs import PROGRAMS as HONEST
 from maxk.errors import UserError
 from maxk.grading import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache, checkers, pool
 from maxk.grading import grader as grading
+from maxk.grading.comparison import output_digest
 from maxk.grading.planning import plan
 from maxk.grading.pool import Server
 from maxk.grading.sharing import Packs
@@ -376,6 +377,8 @@ def test_cache_answers_and_never_keeps_what_depends_on_load(tmp_path: Path) -> N
             with Grader(QUICK, workers=2, cache=cache) as grader:
                 verdicts = grader.grade(items)
                 assert [verdict.reward for verdict in verdicts] == [1.0, 0.0, 0.0, 0.0]
+                outputs = [verdict.outputs for verdict in verdicts]
+                assert outputs == [(output_digest(b"a\n"),)] * 2 + [("",)] * 2
                 assert grader.stats.cached == (0 if round_ == 0 else 3)
         assert len(cache) == 3
         with Grader(Limits(cpu_s=0.6), workers=1, cache=cache) as grader:

@@ -12,6 +12,11 @@ def canonical(content: Any) -> str:
     return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
+def digest_of_text(text: str) -> str:
+    """SHA-256 (12 hex digits) of a text, half surrogate pairs included: tells the programs of a problem apart."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]
+
+
 def digest_of(content: Any) -> str:
     """SHA-256 (16 hex digits) of JSON content."""
     return hashlib.sha256(canonical(content).encode()).hexdigest()[:16]

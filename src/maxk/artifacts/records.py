@@ -125,6 +125,11 @@ VERDICT = pa.schema(
     ]
 )
 
+# What `verify` writes: with what votes and diversity need. Scores are made of VERDICT, from older files too.
+VERDICT_AND_OUTPUTS = VERDICT.append(pa.field("program", pa.string())).append(
+    pa.field("outputs", pa.list_(pa.string()))
+)
+
 # One row per problem.
 SCORE = pa.schema(
     [
@@ -159,6 +164,8 @@ COLUMNS: Mapping[str, str] = {
     "prompt": "rendered prompt: statement, template and chat template",
     "extraction": "how the program was found in the completion: `fenced`, `unclosed`, `bare` or `none`",
     "statuses": "the status of every test, in the order of the tests",
+    "program": "digest of the program; null if there is none",
+    "outputs": "digest of what the program printed, for every test; empty where it did not end well",
     "n": "samples",
     "c": "samples that pass every test",
     "rewards": "fraction of passed tests of every sample, sorted ascending",

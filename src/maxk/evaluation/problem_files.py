@@ -18,11 +18,12 @@ which, and so does every verdict.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -146,8 +147,11 @@ class _LeftOut(Exception):
     """A row that is well-formed but cannot be graded."""
 
 
-def read_problems(path: Path, limits: Limits, form: str | None = None) -> Problems:
-    """All problems of a file; `limits` where a problem has none of its own, `form` where it is not to be detected."""
+def read_problems(path: Path, limits: Limits, form: str | None = None, ignore: Collection[str] = ()) -> Problems:
+    """All problems of a file; `limits` where a problem has none of its own, `form` where it is not to be detected.
+
+    ignore: further keys of maxk's form that may be there and are not read.
+    """
     tasks: dict[str, Task] = {}
     left_out: dict[str, str] = {}
     chosen: ProblemForm | None = FORMS[form] if form else None
@@ -155,6 +159,7 @@ def read_problems(path: Path, limits: Limits, form: str | None = None) -> Proble
         chosen = chosen or detect(row, FORMS.values(), "problems")
         if not chosen.matches(row):
             detect(row, [chosen], "problems")  # raises, naming the keys
+        _refuse_lost_keys(row, chosen, ignore)
         problem_id = chosen.identify(row)
         try:
             task = chosen.read(row, problem_id, limits)
@@ -170,9 +175,28 @@ def read_problems(path: Path, limits: Limits, form: str | None = None) -> Proble
     return Problems(tasks, left_out)
 
 
+_SETTINGS = ("time_limit_s", "memory_limit_mb", "comparison", "checker")
+_KNOWN = ("problem_id", "tests", *_SETTINGS)
+_UNREAD = ("id", "statement", "solutions", "difficulty", "split")  # of `source: jsonl`, whose files can be graded too
+_FORMER = {"strict_lines": 'write "comparison": "lines" where it is true'}
+
+
+def _refuse_lost_keys(row: Row, form: ProblemForm, ignore: Collection[str]) -> None:
+    """Raises UserError for a setting that would be lost without a word: misspelt, or in a form that has none such."""
+    if form.name != "maxk":
+        if lost := [key for key in (*_SETTINGS, *_FORMER) if key in row.value and key not in ignore]:
+            raise UserError(f"{row.where}: {lost[0]} is no key of {form.name}'s rows; only maxk's own form has it")
+        return
+    for key in row.value:
+        if key not in _KNOWN and key not in _UNREAD and key not in ignore:
+            near = difflib.get_close_matches(key, _KNOWN, n=1)
+            hint = _FORMER.get(key) or (f"did you mean {near[0]}?" if near else f"--ignore {key} if it is not needed")
+            raise UserError(f"{row.where}: unknown key {key!r} ({hint}); known: {', '.join(_KNOWN)}")
+
+
 def _problem_rows(path: Path) -> Iterator[Row]:
     """Rows of problems; of lm-eval's samples, their `doc`, which every sample of a problem repeats."""
-    for row in rows(path):
+    for row in rows(path, unique=True):
         doc = row.value.get("doc")
         is_sample = "resps" in row.value or "filtered_resps" in row.value
         yield Row(row.where, doc) if isinstance(doc, dict) and is_sample else row
@@ -228,7 +252,9 @@ class ProblemForm(Form):
 
 
 def _own(row: Row, problem_id: str, limits: Limits) -> Task:
-    comparison = row.value.get("comparison", Submission._field_defaults["comparison"])
+    comparison = row.value.get("comparison")
+    if comparison is None:
+        comparison = Submission._field_defaults["comparison"]
     if comparison not in RULES:
         raise UserError(f"{row.where}: comparison must be one of {', '.join(RULES)}, got {shown(comparison)}")
     memory = number(row, "memory_limit_mb", limits.memory_mb, LARGEST_MB)
@@ -308,10 +334,12 @@ def _apps(row: Row, problem_id: str, limits: Limits) -> Task:
     if "input_output" not in row.value:
         return _mapcoder(row, problem_id, limits)
     cases = _json(row, "input_output", row.value["input_output"] or "{}")
-    inputs, outputs = (cases.get(key) or [] for key in ("inputs", "outputs")) if isinstance(cases, dict) else ([], [])
+    cases = Row(f"{row.where}: input_output", cases if isinstance(cases, dict) else {})
+    inputs, outputs = (list_of(cases, key, object, optional=True) for key in ("inputs", "outputs"))
     if not inputs or len(inputs) != len(outputs):
         raise _LeftOut(f"{len(inputs)} inputs and {len(outputs)} outputs")
-    if function := cases.get("fn_name"):
+    if cases.value.get("fn_name"):
+        function = text(cases, "fn_name")
         tests = [
             function_tests.call_test(function, arguments if isinstance(arguments, list) else [arguments], value)
             for arguments, value in zip(inputs, outputs, strict=True)

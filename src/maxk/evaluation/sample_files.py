@@ -15,11 +15,12 @@ else that is not text is a UserError with file, line and key. Files are streamed
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from maxk.errors import UserError
-from maxk.evaluation.json_rows import Row, identifier, rows, shown
+from maxk.evaluation.json_rows import Row, first_given, identifier, rows, shown
 from maxk.evaluation.problem_files import Form, Task, detect
 from maxk.grading import extract_program
 
@@ -45,25 +46,48 @@ class Sample(NamedTuple):
         return extract_program(self.text).program
 
 
-def read_samples(path: Path, form: str | None = None) -> Iterator[Sample]:
-    """The samples of a file in order; `form` where it is not to be detected."""
-    for _, samples in read_rows(path, form):
-        yield from samples
+@dataclass(frozen=True)
+class SampleFile:
+    """A file of samples; `form` where it is not to be detected."""
+
+    path: Path
+    form: str | None = None
+
+    def samples(self) -> Iterator[Sample]:
+        """The samples in order."""
+        for _, samples in self.rows():
+            yield from samples
+
+    def rows(self) -> Iterator[tuple[Row, list[Sample]]]:
+        """The rows, each with its samples."""
+        chosen: Any = FORMS[self.form] if self.form else None
+        filters: set[str] = set()
+        checked: Any = None  # keys: rows of a file nearly always have the same, and a check each would cost seconds
+        for row in rows(self.path):
+            if row.value.keys() != checked:
+                chosen = chosen or detect(row, FORMS.values(), "samples")
+                if not chosen.matches(row):
+                    detect(row, [chosen], "samples")  # raises, naming the keys
+                checked = row.value.keys()
+            if chosen is FORMS["lm-eval"]:
+                _require_one_filter(row, filters)
+            yield row, chosen.read(row)
+
+    def unread(self) -> list[str]:
+        """Keys of the first row that are not read, if it is in maxk's form: perhaps one was meant to be."""
+        first = next(rows(self.path), None)
+        if first is None or (self.form or detect(first, FORMS.values(), "samples").name) != "maxk":
+            return []
+        read = {"problem_id", first_given(first, "program", "completion")}
+        return [key for key in first.value if key not in read]
 
 
-def read_rows(path: Path, form: str | None = None) -> Iterator[tuple[Row, list[Sample]]]:
-    """The rows of a file, each with its samples."""
-    chosen: Form | None = FORMS[form] if form else None
-    filtered: set[str] = set()
-    for row in rows(path):
-        chosen = chosen or detect(row, FORMS.values(), "samples")
-        if not chosen.matches(row):
-            detect(row, [chosen], "samples")  # raises, naming the keys
-        if "filter" in row.value:
-            filtered.add(str(row.value["filter"]))
-        if len(filtered) > 1 and chosen.name == "lm-eval":
-            raise UserError(f"{row.where}: several values of filter ({', '.join(sorted(filtered))}); keep rows of one")
-        yield row, list(chosen.read(row))
+def _require_one_filter(row: Row, seen: set[str]) -> None:
+    """lm-eval writes every sample once per filter."""
+    if "filter" in row.value:
+        seen.add(str(row.value["filter"]))
+    if len(seen) > 1:
+        raise UserError(f"{row.where}: several values of filter ({', '.join(sorted(seen))}); keep rows of one")
 
 
 def _sample(row: Row, key: str, value: Any, problem_id: str, kind: str) -> Sample:
@@ -72,51 +96,47 @@ def _sample(row: Row, key: str, value: Any, problem_id: str, kind: str) -> Sampl
     return Sample(row.where, problem_id, value, kind)
 
 
-def _texts(row: Row, key: str, value: Any, problem_id: str, kind: str) -> Iterator[Sample]:
+def _texts(row: Row, key: str, value: Any, problem_id: str, kind: str) -> list[Sample]:
     """A text, or every text of a list, which may be nested once: lm-eval has one list for each request."""
     if not isinstance(value, list):
-        yield _sample(row, key, value, problem_id, kind)
-        return
-    for item in value:
-        for inner in item if isinstance(item, list) else [item]:
-            yield _sample(row, key, inner, problem_id, kind)
+        return [_sample(row, key, value, problem_id, kind)]
+    flat = [inner for item in value for inner in (item if isinstance(item, list) else [item])]
+    return [_sample(row, key, inner, problem_id, kind) for inner in flat]
 
 
-def _own(row: Row) -> Iterator[Sample]:
-    key, kind = ("program", PROGRAM) if "program" in row.value else ("completion", COMPLETION)
-    yield _sample(row, key, row.value[key], identifier(row, "problem_id"), kind)
+def _own(row: Row) -> list[Sample]:
+    key = first_given(row, "program", "completion")
+    kind = PROGRAM if key == "program" else COMPLETION
+    return [_sample(row, key, row.value[key], identifier(row, "problem_id"), kind)]
 
 
-def _evalplus(row: Row) -> Iterator[Sample]:
-    key, kind = ("solution", PROGRAM) if "solution" in row.value else ("completion", CONTINUATION)
-    yield _sample(row, key, row.value[key], identifier(row, "task_id"), kind)
+def _evalplus(row: Row) -> list[Sample]:
+    key = first_given(row, "solution", "completion")
+    kind = PROGRAM if key == "solution" else CONTINUATION
+    return [_sample(row, key, row.value[key], identifier(row, "task_id"), kind)]
 
 
-def _livecodebench(row: Row) -> Iterator[Sample]:
+def _livecodebench(row: Row) -> list[Sample]:
     codes = row.value["code_list"]
     if not isinstance(codes, list):
         raise UserError(f"{row.where}: code_list must be a list of programs, got {shown(codes)}")
-    for code in codes:
-        yield _sample(row, "code_list", code, identifier(row, "question_id"), PROGRAM)
+    return [_sample(row, "code_list", code, identifier(row, "question_id"), PROGRAM) for code in codes]
 
 
-def _lm_eval(row: Row) -> Iterator[Sample]:
+def _lm_eval(row: Row) -> list[Sample]:
     doc = row.value["doc"]
     if not isinstance(doc, dict) or not {"task_id", "question_id", "problem_id", "id"} & set(doc):
         raise UserError(f"{row.where}: doc must have task_id, question_id, problem_id or id, got {shown(doc)}")
     problem_id = identifier(Row(f"{row.where}: doc", doc), *(k for k in _IDS if k in doc))
-    key = "filtered_resps" if "filtered_resps" in row.value else "resps"
-    yield from _texts(row, key, row.value[key], problem_id, RESPONSE)
+    key = first_given(row, "filtered_resps", "resps")
+    return _texts(row, key, row.value[key], problem_id, RESPONSE)
 
 
 _IDS = ("task_id", "question_id", "problem_id", "id")
 
 
-def _apps(row: Row) -> Iterator[Sample]:
-    for problem_id, codes in row.value.items():
-        if not problem_id.isdigit():
-            raise UserError(f"{row.where}: keys must be the numbers of problems, got {problem_id!r}")
-        yield from _texts(row, problem_id, codes, problem_id, PROGRAM)
+def _apps(row: Row) -> list[Sample]:
+    return [one for name, codes in row.value.items() for one in _texts(row, name, codes, name, PROGRAM)]
 
 
 class _NumberedForm(Form):

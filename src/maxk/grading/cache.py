@@ -51,7 +51,7 @@ class VerdictCache:
         self._database.close()
 
     def __len__(self) -> int:
-        count: int = self._database.execute("SELECT count(*) FROM verdicts").fetchone()[0]
+        count: int = self._database.execute("SELECT count(*) FROM graded").fetchone()[0]
         return count
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, Verdict]:
@@ -61,20 +61,24 @@ class VerdictCache:
             for start in range(0, len(keys), _QUERY_KEYS):
                 part = keys[start : start + _QUERY_KEYS]
                 marks = ",".join("?" * len(part))
-                query = f"SELECT key, statuses, cpu_s FROM verdicts WHERE key IN ({marks})"
-                for key, statuses, cpu_s in self._database.execute(query, part):
-                    found[key] = Verdict(tuple(statuses.split(" ")), tuple(json.loads(cpu_s)), cached=True)
+                query = f"SELECT key, statuses, cpu_s, outputs FROM graded WHERE key IN ({marks})"
+                for key, statuses, cpu_s, outputs in self._database.execute(query, part):
+                    words = (tuple(column.split(" ")) for column in (statuses, outputs))
+                    found[key] = Verdict(next(words), tuple(json.loads(cpu_s)), next(words), cached=True)
         return found
 
     def put_many(self, verdicts: Mapping[bytes, Verdict] | Iterable[tuple[bytes, Verdict]]) -> None:
         """Stores verdicts in one transaction; one already stored stays as it is."""
         pairs = verdicts.items() if isinstance(verdicts, Mapping) else verdicts
-        rows = [(key, " ".join(v.statuses), json.dumps([round(s, 6) for s in v.cpu_s])) for key, v in pairs]
+        rows = [
+            (key, " ".join(v.statuses), json.dumps([round(s, 6) for s in v.cpu_s]), " ".join(v.outputs))
+            for key, v in pairs
+        ]
         if self._failed:
             return
         with self._told(), self._database:
             self._database.execute("BEGIN IMMEDIATE")
-            self._database.executemany("INSERT OR IGNORE INTO verdicts VALUES (?, ?, ?)", rows)
+            self._database.executemany("INSERT OR IGNORE INTO graded VALUES (?, ?, ?, ?)", rows)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -107,7 +111,8 @@ def _made(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")  # a crash may lose verdicts, never corrupt them
         database.execute(
-            "CREATE TABLE IF NOT EXISTS verdicts (key BLOB PRIMARY KEY, statuses TEXT, cpu_s TEXT) WITHOUT ROWID"
+            "CREATE TABLE IF NOT EXISTS graded "
+            "(key BLOB PRIMARY KEY, statuses TEXT, cpu_s TEXT, outputs TEXT) WITHOUT ROWID"
         )
     except sqlite3.Error:
         database.close()

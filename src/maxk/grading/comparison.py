@@ -28,6 +28,7 @@ one pass. `benchmarks/hostile_text.py` fails where that does not hold.
 from __future__ import annotations
 
 import codecs
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
@@ -63,6 +64,15 @@ def outputs_match(output: bytes, expected: str, rule: str = NUMBERS) -> bool:
     return _all_match(_same_token if rule == NUMBERS else bytes.__eq__, _tokens(output), _tokens(wanted))
 
 
+def output_digest(output: bytes) -> str:
+    """12 hex digits of an output, equal for outputs that have the same tokens: tells clusters of programs apart."""
+    digest = hashlib.blake2b(digest_size=6)
+    for piece in _pieces(output):
+        if tokens := piece.split():
+            digest.update(b" ".join(tokens) + b" ")
+    return digest.hexdigest()
+
+
 def _is_text(output: bytes) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
@@ -84,11 +94,17 @@ def _tokens(text: bytes) -> Iterator[bytes]:
 
 
 def _walk(text: bytes) -> Iterator[bytes]:
+    for piece in _pieces(text):
+        yield from piece.split()
+
+
+def _pieces(text: bytes) -> Iterator[bytes]:
+    """The text in pieces of some size that end where a token does."""
     start = 0
     while start < len(text):
         gap = _WHITE.search(text, start + _PIECE)
         end = gap.start() if gap else len(text)
-        yield from text[start:end].split()
+        yield text[start:end]
         start = end
 
 

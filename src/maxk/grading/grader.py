@@ -21,7 +21,7 @@ from maxk.errors import UserError
 from maxk.grading import probe
 from maxk.grading.cache import VerdictCache
 from maxk.grading.checkers import ATTEMPTS, Checkers
-from maxk.grading.comparison import outputs_match
+from maxk.grading.comparison import output_digest, outputs_match
 from maxk.grading.confined.wire import FAULT, RAN, UNTESTED
 from maxk.grading.inputs import Inputs
 from maxk.grading.keys import Keys, grader_version
@@ -334,7 +334,8 @@ class _Grading:
         elif key in self.open:
             self.open[key].waiters.append(index)
         elif submission.program is None:
-            self._give(index, Verdict((UNPARSEABLE,) * len(submission.tests), (0.0,) * len(submission.tests)))
+            tests = len(submission.tests)
+            self._give(index, Verdict((UNPARSEABLE,) * tests, (0.0,) * tests, ("",) * tests))
         else:
             numpy = "numpy" in submission.program and numpy_folder() is not None
             how = plan(submission.program, share=self.grader.mode == "auto" and not numpy)
@@ -342,6 +343,7 @@ class _Grading:
             job = Job(submission, limits, key, [index], kind, how, problem=self.keys.of_tests(submission.tests))
             job.statuses = [RUNTIME_ERROR if how.broken else HARNESS_ERROR] * len(submission.tests)
             job.cpu_s = [0.0] * len(submission.tests)
+            job.outputs = [""] * len(submission.tests)
             if how.broken:
                 job.ran = True
                 self._finish_if_done(job)
@@ -486,7 +488,7 @@ class _Grading:
     def _take_test(self, job: Job, run: Run) -> None:
         test = job.first + run.test
         self.stats.tests += run.outcome not in (UNTESTED, FAULT)
-        job.cpu_s[test] = run.cpu_s
+        job.cpu_s[test], job.outputs[test] = run.cpu_s, ""
         job.doubtful |= run.doubtful
         if (run.doubtful and not job.isolated) or (run.outcome == FAULT and not job.alone):
             job.again_from = test  # perhaps the machine was busy: decided when nothing else runs
@@ -503,6 +505,7 @@ class _Grading:
     def _compare(self, job: Job, test: int, output: bytes) -> None:
         stdin, expected = job.submission.tests[test]
         checker = job.submission.checker
+        job.outputs[test] = output_digest(output)
         if isinstance(checker, CheckerProgram):
             job.checks[test] = Check(job, test, output, CHECKER_LIMITS, checker.source)
             self.unchecked_bytes += len(output)
@@ -524,7 +527,7 @@ class _Grading:
     def _finish_if_done(self, job: Job) -> None:
         if not job.ran or job.checks:
             return
-        verdict = Verdict(tuple(job.statuses), tuple(job.cpu_s))
+        verdict = Verdict(tuple(job.statuses), tuple(job.cpu_s), tuple(job.outputs))
         if self.open.pop(job.key, None) is not None:
             self.open_tests -= len(job.statuses)
         self._remember(job.key, verdict)

@@ -37,6 +37,7 @@ class Job:
     plan: Plan
     statuses: list[str] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)  # digests
     first: int = 0  # test its current run starts at
     checks: dict[int, Check] = field(default_factory=dict)  # tests waiting for a checker program
     ran: bool = False

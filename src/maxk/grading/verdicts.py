@@ -134,10 +134,15 @@ SubmissionLike = Submission | tuple[str | None, Sequence[TestLike]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Statuses of one submission's tests in order, and CPU seconds of each (0.0 where none ran)."""
+    """Statuses of one submission's tests in order, with CPU seconds (0.0 where none ran) and the output of each.
+
+    Of an output only `comparison.output_digest` is kept, "" where the program did not end well: equal digests are what
+    clusters and majority votes need.
+    """
 
     statuses: tuple[str, ...]
     cpu_s: tuple[float, ...] = field(default=(), compare=False)
+    outputs: tuple[str, ...] = field(default=(), compare=False)
     cached: bool = field(default=False, compare=False)
 
     @property

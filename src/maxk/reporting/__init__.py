@@ -5,6 +5,8 @@
     tables       every table: name, title, caption, function; `rendering` makes the paper's tables of it
     figures      every figure likewise; `style` is their common look
     comparison   our numbers beside the paper's
+    selection    what Best-of-N gives with an imperfect selector
+    systems      a comparison of systems, of this project or from elsewhere
     summary      one page on a run
     experiments  the table and figure of each question in `experiments`
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+
+from maxk.statistics import Estimate
 
 
 def escape(text: str) -> str:
@@ -28,6 +31,12 @@ def head(names: Sequence[str], words: int = 1) -> list[str]:
 def below(lines: Sequence[str], notes: Iterable[str]) -> str:
     """A table's lines with notes below it, a paragraph each, as a text."""
     return "\n".join([*lines, "", *(line for note in notes for line in (escape(note), ""))]).rstrip() + "\n"
+
+
+def interval(found: Estimate, level: float) -> str:
+    """A mean of values in [0, 1] with its interval; without one where there is only one problem."""
+    low, high = found.interval(level)
+    return f"{found.value:.3f}" + ("" if math.isnan(low) else f" [{max(low, 0):.3f}, {min(high, 1):.3f}]")
 
 
 def seed_notes(seeds: int) -> list[str]:

@@ -7,14 +7,17 @@ Tol's (2021) wine, olive, indigo and teal, brown and grey.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+os.environ["MPLBACKEND"] = "Agg"  # no display is needed, and a notebook's backend, inherited, may not be installed
+
 import matplotlib as mpl
 
-mpl.use("Agg")  # before pyplot, which seaborn imports: no display is needed
+mpl.use("Agg")  # before pyplot, which seaborn imports
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -104,8 +107,8 @@ def looks(config: Config) -> dict[str, Look]:
 # --------------------------------------------------------------------------------------------------------------- files
 @contextmanager
 def applied() -> Iterator[None]:
-    """Figures made within have the common look; they are closed at the end."""
-    with mpl.rc_context({**sns.axes_style("ticks"), **sns.plotting_context("paper"), **_RC}):
+    """Figures made within have the common look, whatever the user's matplotlibrc says; they are closed at the end."""
+    with plt.style.context({**sns.axes_style("ticks"), **sns.plotting_context("paper"), **_RC}, after_reset=True):
         try:
             yield
         finally:

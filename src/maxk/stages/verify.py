@@ -16,6 +16,7 @@ from typing import Any
 from maxk import config as configuration
 from maxk import tracking
 from maxk.artifacts import environment, files, records
+from maxk.artifacts.digests import digest_of_text
 from maxk.artifacts.records import Provenance
 from maxk.config import Config
 from maxk.progress import Progress
@@ -63,15 +64,18 @@ def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) 
         for extraction, problem_id in zip(extractions, problem_ids, strict=True)
     )
     statuses: list[list[str]] = [[] for _ in problem_ids]
+    outputs = list(statuses)
     with Progress(len(problem_ids), f"verify {policy} {dataset}") as progress:
         for position, verdict in grader.grade_iter(submissions):
-            statuses[position] = list(verdict.statuses)
+            statuses[position], outputs[position] = list(verdict.statuses), list(verdict.outputs)
             progress.advance()
     columns = {
         "problem_id": problem_ids,
         "sample_index": samples.column("sample_index"),
         "extraction": [extraction.status for extraction in extractions],
         "statuses": statuses,
+        "program": [None if one.program is None else digest_of_text(one.program) for one in extractions],
+        "outputs": outputs,
     }
     provenance = Provenance(
         stage="verify",
@@ -80,6 +84,6 @@ def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) 
         inputs={"samples": files.digest(source), "problems": files.digest(layout.problems(dataset))},
         environment={"sandbox": grader.tier, **environment.versions()},
     )
-    files.write_table(layout.verdicts(policy, dataset, shard), columns, records.VERDICT, provenance)
+    files.write_table(layout.verdicts(policy, dataset, shard), columns, records.VERDICT_AND_OUTPUTS, provenance)
     flat = [status for one in statuses for status in one]
     return {status: count / len(flat) for status, count in Counter(flat).items()}

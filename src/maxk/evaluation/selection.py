@@ -1,0 +1,218 @@
+"""Best-of-N as it is used: of k samples one is chosen without knowing which is best; and how diverse samples are.
+
+    found = select(read(Path("samples.verdicts.jsonl"), visible=1), ks=[1, 2, 4])
+    found.rewards["majority vote", 4]         the mean over problems, with its interval
+
+| selector | of k samples it chooses |
+|---|---|
+| `oracle` | the best one: max@k |
+| `first M tests` | one that passes most of the first M tests, the visible ones |
+| `majority vote` | one of those with the most frequent outputs on all tests; no expected output is used |
+| a column of the samples | one with the highest score, as of a reward model |
+| `random` | any |
+
+Ties are broken at random. The reward of the chosen sample is the fraction of the *other* tests that it passes, for all
+selectors, so that none is scored on what it has seen. Problems with no other tests are left out.
+
+All are expectations over the subsets of k of the n samples. For a score, the chosen sample is one of the group of equal
+scores to which the best of the subset belongs, so the estimator of max@k applies to the mean reward of every sample's
+group; that is exact. A majority vote is simulated: `DRAWS` random subsets per problem.
+
+Outputs are compared by their digests (`maxk.grading.comparison.output_digest`). A program that ended well on no test
+has no vote. The expected number of distinct programs among k samples, and of distinct outputs, is the sum over programs
+of pass@k, where those samples that are this program count as right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxk import estimators, statistics
+from maxk.errors import UserError
+from maxk.estimators import Floats
+from maxk.evaluation.json_rows import shown
+from maxk.evaluation.sample_files import SampleFile
+from maxk.evaluation.verdict_files import sound_rows
+from maxk.grading.verdicts import HARNESS_ERROR, PASSED
+from maxk.statistics import Estimate
+
+DRAWS = 200
+ORACLE, MAJORITY, RANDOM = "oracle", "majority vote", "random"
+_NO_VOTE = -1
+
+
+@dataclass
+class Problem:
+    """The samples of a problem, column by column; `scores` is empty where none are given."""
+
+    rewards: list[float] = field(default_factory=list)  # fraction of the tests that are not visible
+    visible: list[float] = field(default_factory=list)
+    programs: list[int] = field(default_factory=list)  # equal numbers: equal programs
+    outputs: list[int] = field(default_factory=list)  # likewise; _NO_VOTE where no test ended well
+    scores: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Graded samples of problems, `visible` of whose tests a selector may see; `left_out` problems have no others."""
+
+    problems: Mapping[str, Problem]
+    visible: int
+    score: str | None
+    left_out: int
+
+    @property
+    def n(self) -> int:
+        """Fewest samples of a problem."""
+        return min(len(one.rewards) for one in self.problems.values())
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Means over problems: rewards by selector and k; distinct programs and outputs among k samples by k."""
+
+    problems: int
+    left_out: int
+    rewards: Mapping[tuple[str, int], Estimate]
+    programs: Mapping[int, float]
+    outputs: Mapping[int, float]
+
+
+# ------------------------------------------------------------------------------------------------------ reading
+def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, score: str | None = None) -> Samples:
+    """Raises UserError for verdicts without outputs or that could not be graded, and for a score that is no number.
+
+    samples, score: the file and the key of its rows that holds the score of each sample.
+    """
+    numbers: dict[Any, int] = {}
+    problems: dict[str, Problem] = defaultdict(Problem)
+    scores = _scores(samples, score) if samples and score else None
+    short: set[str] = set()
+    for where, verdict in _verdicts(verdicts):
+        one_score = next(scores, None) if scores else None
+        if not verdict.keys() >= {"outputs", "program"}:
+            raise UserError(f"{where}: holds no outputs, which votes need; delete the file and grade again")
+        if HARNESS_ERROR in verdict["statuses"]:
+            raise UserError(f"{where}: a sample could not be graded; delete the file and grade again")
+        if len(verdict["statuses"]) <= visible:
+            short.add(verdict["problem_id"])
+            continue
+        problem = problems[verdict["problem_id"]]
+        _add(problem, verdict, visible, numbers)
+        if one_score is not None:
+            problem.scores.append(one_score)
+    if not problems:
+        raise UserError(f"{verdicts}: no problem has more than {visible} tests; lower --visible")
+    return Samples(problems, visible, score, len(short))
+
+
+def _verdicts(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Verdicts with the place that errors name, from a file of `maxk grade`, or from shards of the pipeline."""
+    if not is_parquet(path):
+        yield from ((row.where, row.value) for row in sound_rows(path))
+        return
+    from maxk.artifacts import files, records
+
+    for shard in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
+        table = files.read_table(shard, records.VERDICT_AND_OUTPUTS)
+        yield from ((str(shard), verdict) for verdict in table.to_pylist())
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a path is that of the pipeline's verdicts: a shard, or the folder of all."""
+    return path.is_dir() or path.suffix == ".parquet"
+
+
+def _add(problem: Problem, verdict: Mapping[str, Any], visible: int, numbers: dict[Any, int]) -> None:
+    statuses, outputs = verdict["statuses"], verdict["outputs"]
+    problem.visible.append(_passed(statuses[:visible]))
+    problem.rewards.append(_passed(statuses[visible:]))
+    problem.programs.append(numbers.setdefault(verdict["program"], len(numbers)))
+    said = tuple(output or status for output, status in zip(outputs, statuses, strict=True))
+    problem.outputs.append(numbers.setdefault(said, len(numbers)) if any(outputs) else _NO_VOTE)
+
+
+def _passed(statuses: Sequence[str]) -> float:
+    return statuses.count(PASSED) / len(statuses) if statuses else 0.0
+
+
+def _scores(samples: SampleFile, key: str) -> Iterator[float]:
+    """The score of every sample; a row with several samples has a list."""
+    for row, ones in samples.rows():
+        value = row.value.get(key)
+        each = value if isinstance(value, list) else [value]
+        for score in each:
+            if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+                raise UserError(f"{row.where}: {key} must be a number for every sample, got {shown(value)}")
+        if len(each) != len(ones):
+            raise UserError(f"{row.where}: {key} has {len(each)} numbers for {len(ones)} samples")
+        yield from map(float, each)
+
+
+# ------------------------------------------------------------------------------------------------------ selectors
+def select(samples: Samples, ks: Sequence[int]) -> Selection:
+    """Expectations at `ks`, which must not be above `samples.n`."""
+    each = list(samples.problems.values())
+    columns: dict[str, list[Floats]] = {ORACLE: [estimators.max_at_k(one.rewards, list(ks)) for one in each]}
+    if samples.visible:
+        name = f"first {samples.visible} test{'' if samples.visible == 1 else 's'}"
+        columns[name] = [by_score(one.visible, one.rewards, ks) for one in each]
+    columns[MAJORITY] = [by_vote(one.outputs, one.rewards, ks, seed=i) for i, one in enumerate(each)]
+    if samples.score:
+        columns[samples.score] = [by_score(one.scores, one.rewards, ks) for one in each]
+    columns[RANDOM] = [np.full(len(ks), np.mean(one.rewards)) for one in each]
+    values = {name: np.stack(column) for name, column in columns.items()}  # [problems, ks]
+    programs = np.mean([distinct(one.programs, ks) for one in each], axis=0)
+    outputs = np.mean([distinct(one.outputs, ks) for one in each], axis=0)
+    return Selection(
+        problems=len(each),
+        left_out=samples.left_out,
+        rewards={(name, k): statistics.mean(of[:, i]) for name, of in values.items() for i, k in enumerate(ks)},
+        programs=dict(zip(ks, programs.tolist(), strict=True)),
+        outputs=dict(zip(ks, outputs.tolist(), strict=True)),
+    )
+
+
+def by_score(scores: Sequence[float], rewards: Sequence[float], ks: Sequence[int]) -> Floats:
+    """Expected reward of the sample with the highest score among k of n, ties at random: [ks], exact."""
+    _, group = np.unique(scores, return_inverse=True)
+    means = np.bincount(group, weights=rewards) / np.bincount(group)
+    ascending = means[np.sort(group)]
+    return np.array([ascending @ estimators.best_of_k_weights(len(ascending), k) for k in ks])
+
+
+def by_vote(
+    outputs: Sequence[int], rewards: Sequence[float], ks: Sequence[int], draws: int = DRAWS, seed: int = 0
+) -> Floats:
+    """Expected reward of a sample with the most frequent output among k of n, ties at random: [ks], simulated.
+
+    Equal outputs on all tests have equal rewards. Without any vote the reward is that of a program that never ended
+    well: 0.
+    """
+    votes, group = np.unique(outputs, return_inverse=True)
+    means = np.bincount(group, weights=rewards) / np.bincount(group)
+    rng = np.random.default_rng(seed)
+    order = rng.permuted(np.tile(group, (draws, 1)), axis=1)
+    offsets = np.arange(draws)[:, np.newaxis] * len(votes)
+    found = np.empty(len(ks))
+    for i, k in enumerate(ks):
+        places = (order[:, :k] + offsets).ravel()
+        counts = np.bincount(places, minlength=draws * len(votes)).reshape(draws, -1).astype(np.float64)
+        counts[:, votes == _NO_VOTE] = 0
+        winner = np.argmax(counts + rng.random(counts.shape) / 2, axis=1)
+        found[i] = np.where(counts.max(axis=1) > 0, means[winner], 0.0).mean()
+    return found
+
+
+def distinct(numbers: Sequence[int], ks: Sequence[int]) -> Floats:
+    """Expected number of distinct values among k of n: [ks], exact."""
+    counts: NDArray[np.int64] = np.unique(numbers, return_counts=True)[1]
+    return np.asarray(estimators.pass_at_k(len(numbers), counts[:, np.newaxis], np.asarray(ks)).sum(axis=0))

@@ -1,0 +1,319 @@
+"""Results of systems that are to be compared: rewards by problem, and by seed where a system has several.
+
+A result file is one of
+- verdicts that `maxk grade` wrote, or shards of verdicts of the pipeline (a parquet file, or the folder of all shards),
+- scores of the pipeline (a parquet file, which holds all rewards),
+- a CSV file with the columns problem, n, c (samples, and how many are right) and perhaps seed, from anywhere.
+
+    read_system("grpo=run0.verdicts.jsonl,run1.verdicts.jsonl")     two seeds of one system
+    paired([first, second])                                         the same problems, in one order
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxk import estimators
+from maxk.errors import UserError
+from maxk.estimators import Floats
+
+REWARDS, COUNTS = "rewards", "counts"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """How often each reward occurred among the samples of a problem; `tests` is None where that is not known."""
+
+    rewards: Mapping[float, int]
+    tests: int | None = None
+
+    @property
+    def n(self) -> int:
+        return sum(self.rewards.values())
+
+    @property
+    def c(self) -> int:
+        """Samples that pass all tests."""
+        return self.rewards.get(1.0, 0)
+
+    def samples(self) -> list[float]:
+        """The reward of every sample, in no order."""
+        return list(Counter(self.rewards).elements())
+
+
+@dataclass(frozen=True)
+class Seed:
+    """One set of samples: problems by id. `kind` is COUNTS where only right and wrong are known."""
+
+    source: str
+    problems: Mapping[str, Problem]
+    kind: str = REWARDS
+    dataset: str | None = None  # digest of the problems, where a file has it
+
+
+@dataclass(frozen=True)
+class System:
+    """A system by name, with a set of samples for each of its seeds."""
+
+    name: str
+    seeds: Sequence[Seed]
+
+    @property
+    def problem_ids(self) -> list[str]:
+        """Those that all seeds have."""
+        return [name for name in self.seeds[0].problems if all(name in seed.problems for seed in self.seeds)]
+
+    @property
+    def n(self) -> int:
+        """Fewest samples of a problem."""
+        return min(problem.n for seed in self.seeds for problem in seed.problems.values())
+
+    def estimates(self, metric: str, ks: Sequence[int]) -> Floats:
+        """max@k ("max") or pass@k ("pass") of every problem: [seeds, problems, ks]."""
+        return np.stack([_estimates(list(seed.problems.values()), metric, ks) for seed in self.seeds])
+
+    def solved(self) -> set[str]:
+        """Problems that a sample of any seed solves."""
+        return {name for seed in self.seeds for name, problem in seed.problems.items() if problem.c}
+
+
+def _estimates(problems: Sequence[Problem], metric: str, ks: Sequence[int]) -> Floats:
+    """[problems, ks]; problems with equally many samples share the estimator's weights."""
+    found = np.empty((len(problems), len(ks)))
+    sizes = np.array([problem.n for problem in problems])
+    for n in np.unique(sizes):
+        at = np.flatnonzero(sizes == n)
+        if metric == "pass":
+            found[at] = estimators.pass_at_k(n, [[problems[i].c] for i in at], list(ks))
+        else:
+            found[at] = estimators.max_at_k([problems[i].samples() for i in at], list(ks))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------ pairing
+@dataclass(frozen=True)
+class Paired:
+    """Systems on the problems that all of them have, in one order; `notes` say what was left out."""
+
+    systems: Sequence[System]
+    problem_ids: Sequence[str]
+    notes: Sequence[str] = field(default=())
+
+    @property
+    def n(self) -> int:
+        """Fewest samples that a system has of a problem."""
+        return min(system.n for system in self.systems)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """max@k needs rewards of all; of counts it would be pass@k under another name."""
+        counts = any(seed.kind == COUNTS for system in self.systems for seed in system.seeds)
+        return ("pass",) if counts else ("max", "pass")
+
+
+def paired(systems: Sequence[System]) -> Paired:
+    """Raises UserError if systems share no problem, or a problem id means different tests in two of them."""
+    if len(names := Counter(system.name for system in systems)) < len(systems):
+        twice = names.most_common(1)[0][0]
+        raise UserError(f"two systems are called {twice!r}; name them (first=FILE second=FILE)")
+    _require_same_problems([seed for system in systems for seed in system.seeds])
+    others = [set(one.problem_ids) for one in systems[1:]]
+    ids = [name for name in systems[0].problem_ids if all(name in other for other in others)]
+    if not ids:
+        some = ", ".join(f"{one.name}: {', '.join(map(repr, one.problem_ids[:3])) or 'none'}" for one in systems)
+        raise UserError(f"the systems have no problem in common; problems of {some}")
+    kept = [System(one.name, [_restricted(seed, ids) for seed in one.seeds]) for one in systems]
+    return Paired(kept, ids, list(_notes(systems, kept, ids)))
+
+
+def _restricted(seed: Seed, ids: Sequence[str]) -> Seed:
+    return Seed(seed.source, {name: seed.problems[name] for name in ids}, seed.kind, seed.dataset)
+
+
+def _require_same_problems(seeds: Sequence[Seed]) -> None:
+    first = seeds[0]
+    for seed in seeds[1:]:
+        if first.dataset and seed.dataset and first.dataset != seed.dataset:
+            raise UserError(
+                f"{first.source} and {seed.source} were made from different problems; compare like with like"
+            )
+        for name, problem in seed.problems.items():
+            tests = first.problems[name].tests if name in first.problems else None
+            if tests and problem.tests and tests != problem.tests:
+                raise UserError(
+                    f"problem {name!r} has {tests} tests in {first.source} and {problem.tests} in {seed.source}"
+                )
+
+
+def _notes(systems: Sequence[System], kept: Sequence[System], ids: Sequence[str]) -> Iterator[str]:
+    """What is compared, and what is left out."""
+    everything = {name for one in systems for seed in one.seeds for name in seed.problems}
+    if len(everything) > len(ids):
+        has = ", ".join(f"{one.name} {len(one.problem_ids)}" for one in systems)
+        yield f"Only the {len(ids)} problems that all have are compared, of {len(everything)} (with results: {has})."
+    sizes = {one.name: [p.n for seed in one.seeds for p in seed.problems.values()] for one in kept}
+    smallest = min(min(each) for each in sizes.values())
+    if any(max(each) > smallest for each in sizes.values()):
+        said = ", ".join(f"{name} {_range(each)}" for name, each in sizes.items())
+        yield f"Samples per problem differ ({said}): no k above {smallest}; estimates use all samples."
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+# ------------------------------------------------------------------------------------------------------ reading
+Reader = Callable[[Path], Sequence[Seed]]
+"""What turns a file into the seeds that it holds; it may grade a file of samples."""
+
+
+def read_system(given: str, read: Reader) -> System:
+    """A system from `[NAME=]FILE[,FILE…]`, one file per seed. Raises UserError for what cannot be read."""
+    name, _, rest = given.partition("=")
+    if not rest or "/" in name or Path(given).exists():
+        name, rest = "", given
+    paths = [rest] if Path(rest).exists() else rest.split(",")
+    seeds = [seed for path in paths for seed in read(Path(path))]
+    return System(name or _short(paths[0]), seeds)
+
+
+def _short(path: str) -> str:
+    """The name of a file without its endings."""
+    name = Path(path).name
+    for ending in (".gz", ".jsonl", ".json", ".verdicts", ".parquet", ".csv"):
+        name = name.removesuffix(ending)
+    return name
+
+
+def read_results(path: Path) -> Sequence[Seed] | None:
+    """The seeds in a file of verdicts, scores or counts, or in a folder of shards; None if it holds something else."""
+    if path.is_dir():
+        return [_shards(path)]
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start == b"PAR1":
+        return [_parquet(path)]
+    if path.suffix == ".csv":
+        return _counts(path)
+    return _verdicts(path)
+
+
+def _verdicts(path: Path) -> Sequence[Seed] | None:
+    from maxk.evaluation import verdict_files
+    from maxk.evaluation.json_rows import rows
+
+    first = next(rows(path), None)
+    if first is None:
+        raise UserError(f"{path}: is empty")
+    return [of_tally(verdict_files.tally(path))] if verdict_files.is_verdict(first) else None
+
+
+def of_tally(tally: Any) -> Seed:
+    """Counted verdicts (`verdict_files.Tally`) as a set of samples."""
+    problems = {name: Problem(rewards, tally.tests[name]) for name, rewards in tally.rewards.items()}
+    return Seed(str(tally.path), problems)
+
+
+# ---- CSV
+_COLUMNS = ("problem", "n", "c")
+
+
+def _counts(path: Path) -> list[Seed]:
+    """Seeds of a CSV file, in the order of their first rows."""
+    seeds: dict[str, dict[str, Problem]] = {}
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, strict=True)
+            _require_columns(path, reader.fieldnames or [])
+            for row in reader:
+                where = f"{path}:{reader.line_num}"
+                problems = seeds.setdefault(row.get("seed") or "", {})
+                name, n, c = row["problem"], _whole(where, "n", row["n"]), _whole(where, "c", row["c"])
+                if None in row or None in row.values():
+                    raise UserError(f"{where}: expected {len(reader.fieldnames or [])} columns, as in the first line")
+                if not name or name in problems:
+                    raise UserError(f"{where}: problem {name!r} is {'there twice' if name else 'no name'}")
+                if not 0 <= c <= n or n < 1:
+                    raise UserError(f"{where}: expected 1 ≤ n and 0 ≤ c ≤ n, got n = {n}, c = {c}")
+                problems[name] = Problem({1.0: c, 0.0: n - c})
+    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        raise UserError(f"{path}: not a CSV file ({error})") from None
+    if not seeds:
+        raise UserError(f"{path}: holds no problem")
+    names = {seed: f"{path} (seed {seed})" if seed else str(path) for seed in seeds}
+    return [Seed(names[seed], problems, COUNTS) for seed, problems in seeds.items()]
+
+
+def _require_columns(path: Path, found: Sequence[str]) -> None:
+    if not set(_COLUMNS) <= set(found) <= {*_COLUMNS, "seed"} or len(set(found)) < len(found):
+        expected = f"{', '.join(_COLUMNS)} and perhaps seed"
+        raise UserError(f"{path}:1: expected the columns {expected}, got {', '.join(found) or 'none'}")
+
+
+def _whole(where: str, column: str, text: str | None) -> int:
+    if text is None or not text.strip().isascii() or not text.strip().isdigit() or len(text) > 12:
+        raise UserError(f"{where}: {column} must be a whole number, got {text!r}")
+    return int(text)
+
+
+# ---- files of the pipeline
+def _parquet(path: Path) -> Seed:
+    import pyarrow as pa
+
+    from maxk.artifacts import files, records
+
+    source = files.read_provenance(path)
+    if source.stage == "score":
+        table = files.read_table(path, pa.schema([records.SCORE.field(name) for name in ("problem_id", "rewards")]))
+        rows = zip(table["problem_id"].to_pylist(), table["rewards"].to_pylist(), strict=True)
+        problems = {name: Problem(Counter(rewards)) for name, rewards in rows}
+        return Seed(str(path), problems, dataset=source.inputs.get("problems"))
+    if source.stage == "verify":
+        return _seed_of_shards(str(path), [path])
+    raise UserError(f"{path}: written by the stage {source.stage}; expected verdicts or scores")
+
+
+def _shards(folder: Path) -> Seed:
+    paths = sorted(folder.glob("*.parquet"))
+    if not paths:
+        raise UserError(f"{folder}: a folder without *.parquet; give a file, or a folder of shards of verdicts")
+    return _seed_of_shards(str(folder), paths)
+
+
+def _seed_of_shards(source: str, paths: Sequence[Path]) -> Seed:
+    import pyarrow.compute as pc
+
+    from maxk.artifacts import files, records
+    from maxk.evaluation.scoring import rewards
+
+    problems: dict[str, Counter[float]] = {}
+    tests: dict[str, int] = {}
+    seen: dict[str, Any] = {}
+    for path in paths:
+        made = files.read_provenance(path)
+        seen.setdefault(str((made.stage, made.settings, made.inputs.get("problems"))), path)
+        if made.stage != "verify" or len(seen) > 1:
+            raise UserError(
+                f"{path}: not verdicts made like {next(iter(seen.values()))}; give shards of one evaluation"
+            )
+        table = files.read_table(path, records.VERDICT)
+        names, statuses = table["problem_id"].to_pylist(), table["statuses"]
+        counts = pc.list_value_length(statuses).to_pylist()
+        for name, reward, count in zip(names, rewards(statuses).tolist(), counts, strict=True):
+            if math.isnan(reward):
+                raise UserError(f"{path}: a sample of problem {name!r} could not be graded (harness_error)")
+            problems.setdefault(name, Counter())[reward] += 1
+            tests[name] = count
+    kept = {name: Problem(rewards, tests[name]) for name, rewards in problems.items()}
+    return Seed(source, kept, dataset=made.inputs.get("problems"))

@@ -1,0 +1,264 @@
+"""Files of verdicts: one JSON line per sample, in the order of the samples; written while grading, read to count.
+
+| key | meaning |
+|---|---|
+| `sample` | position of the sample in its file, from 0 |
+| `problem_id` | its problem |
+| `key` | digest of all that decides the verdict: sample, problem, limits, mode, sandbox, grader |
+| `judged` | `outputs` or `asserts`, see `problem_files` |
+| `program` | digest of the complete solution; null where there is none |
+| `reward` | fraction of tests passed; null if the sample could not be graded |
+| `statuses`, `cpu_s` | of every test |
+| `outputs` | of every test the digest of what the program printed; "" where it did not end well |
+
+A run that was stopped continues where it ended. Verdicts of other samples, problems or settings are refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from maxk.artifacts.digests import digest_of, digest_of_text
+from maxk.errors import UserError
+from maxk.evaluation.json_rows import Row, rows, shown
+from maxk.evaluation.problem_files import Problems, Task
+from maxk.evaluation.result_files import Graded
+from maxk.evaluation.sample_files import Sample, SampleFile
+from maxk.grading import GRADER_VERSION, STATUSES, Grader
+from maxk.progress import Progress
+
+_BEGINNING = b'{"sample": '
+_KNOWN = frozenset(STATUSES)
+_KEYS = {"sample", "problem_id", "key", "judged", "reward", "statuses"}
+
+
+class Tally:
+    """Verdicts counted as they come: per problem one count per reward, of which there are as many as tests.
+
+    sizes: samples per problem, with 0 for problems without any. tests: tests per problem.
+    """
+
+    def __init__(self, path: Path, problem_ids: Iterable[str] = ()) -> None:
+        self.path = path
+        self.sizes: Counter[str] = Counter(dict.fromkeys(problem_ids, 0))
+        self.rewards: dict[str, Counter[float]] = {}
+        self.tests: dict[str, int] = {}
+        self.statuses: Counter[str] = Counter()
+        self.judged: Counter[str] = Counter()
+        self._ungraded: Mapping[str, Any] | None = None
+
+    def add(self, verdict: Mapping[str, Any]) -> None:
+        name, reward, statuses = verdict["problem_id"], verdict["reward"], verdict["statuses"]
+        if reward is None:
+            self._ungraded = self._ungraded or verdict
+        elif name in self.rewards:
+            self.rewards[name][reward] += 1
+        else:
+            self.rewards[name], self.tests[name] = Counter({reward: 1}), len(statuses)
+        for status in statuses:  # Counter.update takes longer to begin with than a few tests take here
+            self.statuses[status] += 1
+        self.judged[verdict["judged"]] += 1
+
+    def require_graded(self) -> None:
+        """Raises UserError if a sample could not be graded."""
+        if self._ungraded:
+            raise UserError(
+                f"{self.path}: sample {self._ungraded['sample']} of problem {self._ungraded['problem_id']!r}, perhaps "
+                "others, could not be graded (harness_error); delete the file and run again"
+            )
+
+
+# ------------------------------------------------------------------------------------------------------ reading
+def is_verdict(row: Row) -> bool:
+    return row.value.keys() >= _KEYS
+
+
+def verdicts(path: Path) -> Iterator[dict[str, Any]]:
+    """The verdicts of a file; none if it does not exist. Raises UserError for any other row."""
+    for row in rows(path) if path.exists() else ():
+        if not is_verdict(row):
+            raise UserError(f"{row.where}: not a verdict, it lacks {_lacking(row)}; name another --output")
+        yield row.value
+
+
+def _lacking(row: Row) -> str:
+    return ", ".join(sorted(_KEYS - row.value.keys()))
+
+
+def _require_sound(row: Row) -> None:
+    """Raises UserError unless a row has the values that grading writes."""
+    if not is_verdict(row):
+        raise UserError(f"{row.where}: not a verdict, it lacks {_lacking(row)}")
+    reward, statuses = row.value["reward"], row.value["statuses"]
+    if type(row.value["problem_id"]) is not str or type(row.value["sample"]) is not int:
+        raise UserError(f"{row.where}: not a verdict; sample must be a whole number and problem_id text")
+    if reward is not None and (type(reward) is not float or not 0 <= reward <= 1):
+        raise UserError(f"{row.where}: reward must be a number from 0.0 to 1.0 or null, got {shown(reward)}")
+    outputs = row.value.get("outputs", statuses)
+    if type(statuses) is not list or not statuses or not _KNOWN.issuperset(map(str, statuses)):
+        raise UserError(f"{row.where}: statuses must be a list of {', '.join(STATUSES)}, got {shown(statuses)}")
+    if type(outputs) is not list or len(outputs) != len(statuses) or not all(type(one) is str for one in outputs):
+        raise UserError(f"{row.where}: outputs must be a list of one text per test, got {shown(outputs)}")
+
+
+def sound_rows(path: Path) -> Iterator[Row]:
+    """The verdicts of a file from anywhere. Raises UserError for any other row."""
+    for row in rows(path):
+        _require_sound(row)
+        yield row
+
+
+def tally(path: Path) -> Tally:
+    """All verdicts of a file. Raises UserError for any other row, and if a sample could not be graded."""
+    found = Tally(path)
+    for row in sound_rows(path):
+        found.sizes[row.value["problem_id"]] += 1
+        found.add(row.value)
+    found.require_graded()
+    return found
+
+
+def graded_rows(output: Path, samples: SampleFile, problems: Problems) -> Iterator[tuple[Row, list[Graded]]]:
+    """The rows of a sample file, each with its graded samples."""
+    found = verdicts(output)
+    for row, ones in samples.rows():
+        yield (
+            row,
+            [
+                Graded(sample, problems.task(sample.where, sample.problem_id), verdict["statuses"])
+                for sample, verdict in zip(ones, islice(found, len(ones)), strict=True)
+            ],
+        )
+
+
+# ------------------------------------------------------------------------------------------------------ grading
+class Grading:
+    """The verdicts of a sample file, with those that are still to be made.
+
+    Reads all samples once, to count them, and compares those that have verdicts; `finish` grades the rest.
+    """
+
+    def __init__(self, output: Path, samples: SampleFile, problems: Problems, grader: Grader) -> None:
+        """Raises UserError if `output` holds verdicts of other samples, problems or settings, or no verdicts."""
+        self._output, self._samples, self._problems, self._grader = output, samples, problems, grader
+        self._keys = _Keys(problems, grader)
+        self.tally = Tally(output, problems.tasks)
+        self.done = _finished(output)
+        known = verdicts(output)
+        for sample, task in self._pairs():
+            self.tally.sizes[task.problem_id] += 1
+            if (verdict := next(known, None)) is not None:
+                self._require_current(verdict, sample, task)
+                self.tally.add(verdict)
+        if self.done > self.total:
+            raise UserError(
+                f"{output} has {self.done} verdicts but {samples.path} only {self.total} samples; name another --output"
+            )
+
+    @property
+    def total(self) -> int:
+        return self.tally.sizes.total()
+
+    def finish(self) -> Tally:
+        """Grades what is left, appends its verdicts to the file, and returns the tally of all."""
+        if self.done < self.total:
+            self._grader.canary()
+            with Progress(self.total - self.done, "grade") as bar, _appending(self._output) as file:
+                for verdict in self._in_order(islice(self._pairs(), self.done, None)):
+                    self.tally.add(verdict)
+                    file.write(json.dumps(verdict) + "\n")
+                    file.flush()
+                    bar.advance(status=self._grader.stats.summary())
+            self.done = self.total
+        return self.tally
+
+    def _pairs(self) -> Iterator[tuple[Sample, Task]]:
+        for sample in self._samples.samples():
+            yield sample, self._problems.task(sample.where, sample.problem_id)
+
+    def _require_current(self, verdict: Mapping[str, Any], sample: Sample, task: Task) -> None:
+        if verdict["key"] != self._keys.of(sample, task):
+            raise UserError(
+                f"{self._output}:{verdict['sample'] + 1}: made from another sample, problem, limit or sandbox than "
+                "now, or by another version; delete it or name another --output"
+            )
+
+    def _in_order(self, pairs: Iterable[tuple[Sample, Task]]) -> Iterator[dict[str, Any]]:
+        """Verdicts in the samples' order; those that overtook an earlier one are held back."""
+        waiting: dict[int, dict[str, Any]] = {}
+
+        def submissions() -> Iterator[Any]:
+            for index, (sample, task) in enumerate(pairs):
+                solution = sample.solution(task)
+                waiting[index] = {
+                    "sample": self.done + index,
+                    "problem_id": task.problem_id,
+                    "key": self._keys.of(sample, task),
+                    "judged": task.judged,
+                    "program": None if solution is None else digest_of_text(solution),
+                }
+                yield task.submission(solution)
+
+        early: dict[int, Any] = {}
+        following = 0
+        for index, verdict in self._grader.grade_iter(submissions()):
+            early[index] = verdict
+            while following in early:
+                yield waiting.pop(following) | _graded(early.pop(following))
+                following += 1
+
+
+def _graded(verdict: Any) -> dict[str, Any]:
+    return {
+        "reward": None if math.isnan(verdict.reward) else verdict.reward,
+        "statuses": verdict.statuses,
+        "outputs": verdict.outputs,
+        "cpu_s": [round(seconds, 4) for seconds in verdict.cpu_s],
+    }
+
+
+class _Keys:
+    """What a verdict depends on, as a digest: the sample, its problem, limits, mode, sandbox and grader."""
+
+    def __init__(self, problems: Problems, grader: Grader) -> None:
+        settings = [grader.mode, grader.tier, GRADER_VERSION]
+        tasks = {name: digest_of([task.digest(), settings]) for name, task in problems.tasks.items()}
+        self._begun = {name: hashlib.sha256(digest.encode()) for name, digest in tasks.items()}
+
+    def of(self, sample: Sample, task: Task) -> str:
+        digest = self._begun[task.problem_id].copy()
+        text = "none" if sample.text is None else f"{sample.kind} {sample.text}"
+        digest.update(text.encode(errors="surrogatepass"))
+        return digest.hexdigest()[:16]
+
+
+def _appending(path: Path) -> Any:
+    try:
+        return path.open("a", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--output: {path} cannot be written ({error.strerror})") from None
+
+
+def _finished(path: Path) -> int:
+    """Number of verdicts already there; a last line cut short by a kill is removed."""
+    if not path.exists():
+        return 0
+    if not path.is_file():
+        raise UserError(f"--output: {path} is not a file")
+    count = whole = 0
+    with path.open("r+b") as file:
+        if not _BEGINNING.startswith(file.read(len(_BEGINNING))):  # some other file, which must not be cut
+            raise UserError(f"--output: {path} is there and holds no verdicts; name another file")
+        file.seek(0)
+        for line in file:
+            if line.endswith(b"\n"):
+                count, whole = count + 1, whole + len(line)
+        file.truncate(whole)
+    return count

@@ -1,0 +1,104 @@
+"""A comparison of systems (`maxk.evaluation.comparing`) as Markdown and as a figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from maxk.evaluation.comparing import Comparison, Crossing, Difference, Solved
+from maxk.reporting import markdown
+
+_DISTINCT = ("grpo", "bon_offpolicy", "bon_loo1", "bon_mean")  # colours of a few systems that are far apart
+_SHOWN = 10  # ids of problems; all are in the JSON
+
+
+def to_markdown(found: Comparison) -> str:
+    """A table of every k per metric and pair, with what is said about crossings and solved problems."""
+    names = [f"{one['name']} ({markdown.count(one['seeds'], 'seed')})" for one in found.systems]
+    lines = [f"**{markdown.escape(' against '.join(names))}**", ""]
+    lines += [f"{markdown.count(found.problems, 'problem')}, {found.level:.0%} intervals."]
+    for metric in dict.fromkeys(one.metric for one in found.estimates):
+        lines += ["", *_means(found, metric)]
+        pairs: dict[tuple[str, str], list[Difference]] = {}
+        for one in found.differences:
+            if one.metric == metric:
+                pairs.setdefault((one.a, one.b), []).append(one)
+        lines += [line for rows in pairs.values() for line in ("", *_differences(rows))]
+    lines += ["", *(f"- {_crossed(one)}" for one in found.crossings), *(f"- {_solved(one)}" for one in found.solved)]
+    return markdown.below(lines, [*found.notes, *_tests(found)])
+
+
+def _means(found: Comparison, metric: str) -> Iterator[str]:
+    names = [one["name"] for one in found.systems]
+    by_place = {(one.system, one.k): one for one in found.estimates if one.metric == metric}
+    yield from markdown.head([f"{metric}@k", *names])
+    for k in dict.fromkeys(k for _, k in by_place):
+        each = [by_place[name, k] for name in names]
+        yield markdown.row([str(k), *(f"{one.mean:.3f} {_interval(one.low, one.high)}" for one in each)])
+
+
+def _differences(rows: Sequence[Difference]) -> Iterator[str]:
+    first = rows[0]
+    yield from markdown.head([f"{first.metric}@k", f"{first.a} − {first.b}", "p", "p (Holm)"])
+    for one in rows:
+        difference = f"{one.difference:+.3f} {_interval(one.low, one.high, '+')}"
+        yield markdown.row([str(one.k), difference, f"{one.p:.2g}", f"{one.p_holm:.2g}"])
+
+
+def _interval(low: float, high: float, sign: str = "") -> str:
+    return "" if math.isnan(low) else f"[{low:{sign}.3f}, {high:{sign}.3f}]"
+
+
+def _crossed(one: Crossing) -> str:
+    upper, lower = markdown.escape(one.upper), markdown.escape(one.lower)
+    never = f"never up to {one.largest}"
+    low, high = (never if end is None else str(end) for end in (one.low, one.high))
+    where = f"is above {lower} from k = {one.k} on" if one.k else f"is above {lower} {never}"
+    return f"{one.metric}@k: {upper} {where}; the data allow {low if low == high else f'{low} to {high}'}"
+
+
+def _solved(one: Solved) -> str:
+    a, b = markdown.escape(one.a), markdown.escape(one.b)
+    return (
+        f"Solved by both {one.both}, by neither {one.neither}, only by {a} {_ids(one.only_a)}, "
+        f"only by {b} {_ids(one.only_b)}"
+    )
+
+
+def _ids(names: Sequence[str]) -> str:
+    shown = ", ".join(markdown.escape(name) for name in names[:_SHOWN])
+    more = ", …" if len(names) > _SHOWN else ""
+    return f"{len(names)} ({shown}{more})" if names else "0"
+
+
+def _tests(found: Comparison) -> Iterator[str]:
+    """What the statements and p-values are, and are not."""
+    for about in dict.fromkeys(one.about for one in found.differences):
+        pairs = dict.fromkeys(f"{one.a} − {one.b}" for one in found.differences if one.about == about)
+        tests = dict.fromkeys(one.test for one in found.differences if one.about == about)
+        yield f"About {about}: {', '.join(pairs)} (p: {', '.join(tests)}, two-sided)."
+    compared = markdown.count(len(found.solved), "pair")
+    yield f"Holm's correction is over {compared} at the same k and metric, not over k."
+
+
+def draw(found: Comparison, path: str) -> None:
+    """Curves of all systems against k with their intervals, a panel per metric, as PNG or PDF."""
+    import pandas as pd
+
+    from maxk.reporting import style
+
+    data = pd.DataFrame([one._asdict() for one in found.estimates]).rename(columns={"system": "policy"})
+    data["metric"] += "@k"
+    names = [one["name"] for one in found.systems]
+    colours = list(dict.fromkeys([style.COLOURS[name] for name in _DISTINCT] + list(style.COLOURS.values())))
+    looks = {
+        name: style.Look(colours[i % len(colours)], marker=style.MARKERS[i % len(style.MARKERS)])
+        for i, name in enumerate(names)
+    }
+    with style.applied():
+        grid = style.curves(data, looks, "k", col="metric", height=2.4, aspect=1.2, facet_kws={"sharey": True})
+        grid.set(xlabel="k", ylabel=f"mean, {found.level:.0%} interval")
+        style.log2_axis(grid.axes.flat, sorted(set(data.k)), sparse=len(set(data.k)) > 9)
+        grid.figure.set_layout_engine("constrained")  # before the legend, which it makes room for
+        style.legend(grid.figure, names, dict(zip(names, names, strict=True)), looks)
+        style.save(grid.figure, [path])

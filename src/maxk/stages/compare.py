@@ -1,0 +1,141 @@
+"""`maxk compare A B [C …]`: which system is better, at which k, and how sure that is.
+
+    maxk compare a.verdicts.jsonl b.verdicts.jsonl
+    maxk compare a.jsonl b.jsonl --problems problems.jsonl                       grades the samples first
+    maxk compare grpo=g0.jsonl,g1.jsonl bon=b0.jsonl,b1.jsonl --problems p.jsonl   two seeds of each
+    maxk compare ours=counts.csv theirs=other.csv --plot curves.png --json all.json
+
+A system is [NAME=]FILE[,FILE…], one file per seed. A file is one of samples in any form that `maxk grade` reads (then
+`--problems` is needed, and verdicts are kept beside the samples), of verdicts, of scores of the pipeline, or CSV with
+the columns problem, n, c and perhaps seed. A folder holds the shards of verdicts of one policy on one dataset.
+
+Problems are paired by id; only those that all systems have are compared. With one seed each, the statements are about
+these sets of samples; with several, about the methods (`maxk.evaluation.comparing`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from maxk.errors import UserError
+from maxk.stages import grade
+
+_PICTURES = (".png", ".pdf")
+
+
+def register_parser(subparsers: Any) -> None:
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "compare", help="compare systems: intervals, paired tests, crossing k", description=__doc__
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("systems", nargs="+", metavar="[NAME=]FILE[,FILE…]", help="two or more systems")
+    parser.add_argument("--k", type=grade.numbers, help="comma-separated (default: 1, 2, 4, … and n)")
+    parser.add_argument("--level", type=level, default=0.95, help="of the intervals (default: %(default)s)")
+    parser.add_argument("--markdown", type=Path, help="write the tables to this file instead of printing them")
+    parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the curves, as .png or .pdf")
+    parser.add_argument("--problems", type=Path, help="problems, where a file holds samples that are not graded yet")
+    grade.add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from maxk.evaluation import comparing
+    from maxk.evaluation.systems import paired, read_system
+    from maxk.reporting import systems as report
+
+    if len(args.systems) < 2:
+        raise UserError("give two or more systems: maxk compare A B")
+    if args.plot and args.plot.suffix not in _PICTURES:
+        raise UserError(f"--plot: expected a name that ends in {' or '.join(_PICTURES)}, got {args.plot}")
+    with Reader(args) as reader:
+        given = paired([read_system(one, reader) for one in args.systems])
+    found = comparing.compare(given, chosen_ks(args.k, given.n), args.level)
+    if args.plot:
+        report.draw(found, str(args.plot))
+    if args.json:
+        write(args.json, json.dumps(finite(found.content()), indent=2, ensure_ascii=False) + "\n")
+    if args.markdown:
+        write(args.markdown, report.to_markdown(found))
+    else:
+        print(report.to_markdown(found), end="")
+
+
+class Reader:
+    """Reads results, and grades samples; a context manager, since one grader serves all files."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args, self._stack = args, ExitStack()
+        self._samples: grade.Samples | None = None
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def __call__(self, path: Path) -> Sequence[Any]:
+        """The seeds in a file."""
+        from maxk.evaluation.systems import of_tally, read_results
+
+        results = read_results(path)
+        return [of_tally(self.graded(path))] if results is None else results
+
+    def graded(self, path: Path) -> Any:
+        """The tally of a file of samples."""
+        if self._args.problems is None:
+            raise UserError(f"{path}: holds no verdicts; if these are samples, give --problems FILE to grade them")
+        if self._samples is None:
+            self._samples = self._stack.enter_context(grade.Samples(self._args, self._args.problems))
+        tally = self._samples.tally(path)
+        tally.require_graded()
+        return tally
+
+
+def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
+    """The ks that were asked for, or powers of two, up to n."""
+    from maxk.evaluation.comparing import powers
+
+    if wanted is None:
+        return powers(n)
+    kept = sorted({k for k in wanted if k <= n})
+    if not kept:
+        raise UserError(f"--k: every k is above the {n} samples that all systems have of every problem")
+    if len(kept) < len(set(wanted)):
+        print(f"--k: left out those above {n}, the fewest samples of a problem", file=sys.stderr)
+    return kept
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN: what cannot be estimated is null."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write(path: Path, text: str) -> None:
+    """Writes a file that was asked for on the command line."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def level(text: str) -> float:
+    """A level of confidence, as a type of an argument."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1")
+    return value

@@ -1,0 +1,74 @@
+"""`maxk select FILE …`: what Best-of-N gives with a selector that is not an oracle, and how diverse samples are.
+
+    maxk select samples.verdicts.jsonl
+    maxk select samples.jsonl --problems problems.jsonl --visible 2 --score reward_model
+
+A FILE holds verdicts of `maxk grade`, or samples, which are graded first; a folder holds the shards of verdicts of one
+policy on one dataset. Selectors: the first `--visible` tests, a majority vote over outputs, `--score` (a key of the
+samples' rows), random; beside the oracle, max@k. All are scored on the tests that are not visible
+(`maxk.evaluation.selection`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from maxk.errors import UserError
+from maxk.stages import compare, grade
+
+
+def register_parser(subparsers: Any) -> None:
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "select", help="Best-of-N with visible tests, a vote or a score; diversity", description=__doc__
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--visible", type=_visible, default=1, help="tests that a selector sees (default: 1)")
+    parser.add_argument("--score", metavar="KEY", help="key of the samples' rows with a number for every sample")
+    parser.add_argument("--k", type=grade.numbers, help="comma-separated (default: 1, 2, 4, … and n)")
+    parser.add_argument("--level", type=compare.level, default=0.95, help="of the intervals (default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    parser.add_argument("--problems", type=Path, help="problems, where a file holds samples that are not graded yet")
+    grade.add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from maxk.evaluation.selection import select
+    from maxk.reporting import selection as report
+
+    with compare.Reader(args) as reader:
+        samples = {str(path): _read(args, reader, path) for path in args.files}
+    found = {name: select(one, compare.chosen_ks(args.k, one.n)) for name, one in samples.items()}
+    if args.json:
+        content = {name: report.content(one, args.level) for name, one in found.items()}
+        compare.write(args.json, json.dumps(compare.finite(content), indent=2, ensure_ascii=False) + "\n")
+    print("\n".join(report.to_markdown(name, one, args.level) for name, one in found.items()), end="")
+
+
+def _read(args: argparse.Namespace, reader: compare.Reader, path: Path) -> Any:
+    from maxk.evaluation import selection
+    from maxk.evaluation.json_rows import rows
+    from maxk.evaluation.sample_files import SampleFile
+    from maxk.evaluation.verdict_files import is_verdict
+
+    if selection.is_parquet(path):
+        return selection.read(path, args.visible)
+    first = next(rows(path), None)
+    if first is None:
+        raise UserError(f"{path}: is empty")
+    if not is_verdict(first):
+        verdicts = reader.graded(path).path
+        return selection.read(verdicts, args.visible, SampleFile(path, args.format), args.score)
+    if args.score:
+        raise UserError(f"{path}: holds verdicts; --score needs the file of samples, and --problems")
+    return selection.read(path, args.visible)
+
+
+def _visible(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tests, 0 or more")
+    return int(text)

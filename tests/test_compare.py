@@ -1,0 +1,324 @@
+"""`maxk compare`: what it reads, and its numbers against SciPy and enumeration."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from maxk import cli
+from maxk.artifacts import files, records
+from maxk.artifacts.records import Provenance
+from maxk.errors import UserError
+from maxk.evaluation.comparing import compare, powers
+from maxk.evaluation.systems import paired, read_results, read_system
+
+PROBLEM = {"problem_id": "double", "tests": [{"stdin": "2", "expected": "4"}, {"stdin": "5", "expected": "10"}]}
+RIGHT, HALF, WRONG = "print(2 * int(input()))", "print(4)", "print(0)"
+VERDICT = {"sample": 0, "problem_id": "p", "key": "0", "judged": "outputs", "reward": 0.5, "statuses": ["passed"] * 2}
+
+
+def csv(path: Path, rows: list[tuple], head: str = "problem,n,c") -> Path:
+    path.write_text("\n".join([head, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+def jsonl(path: Path, rows: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def verdicts(path: Path, rewards: dict[str, list[float]], tests: int = 4) -> Path:
+    """Verdicts of samples that pass so large a fraction of their tests."""
+    rows = []
+    for name, each in rewards.items():
+        for reward in each:
+            passed = round(reward * tests)
+            statuses = ["passed"] * passed + ["wrong_answer"] * (tests - passed)
+            rows.append({**VERDICT, "sample": len(rows), "problem_id": name, "reward": reward, "statuses": statuses})
+    return jsonl(path, rows)
+
+
+def read(*given: object) -> list:
+    return [read_system(str(one), read_results) for one in given]
+
+
+def run(*arguments: object) -> int:
+    return cli.main(["compare", *map(str, arguments)])
+
+
+def best_of(rewards: list[float], k: int) -> float:
+    """max@k by enumeration of all subsets."""
+    return float(np.mean([max(subset) for subset in combinations(rewards, k)]))
+
+
+# ------------------------------------------------------------------------------------------------------ numbers
+def test_estimates_are_those_of_all_subsets(tmp_path: Path) -> None:
+    rewards = {"p": [0.25, 1.0, 0.0, 0.5], "q": [0.0, 0.0, 0.75, 0.75], "r": [1.0, 1.0, 0.5, 0.25]}
+    other = {"p": [0.5, 0.5, 0.5], "q": [1.0, 0.0, 0.0], "r": [0.25, 0.0, 0.0]}  # fewer samples
+    found = compare(
+        paired(read(verdicts(tmp_path / "a.jsonl", rewards), verdicts(tmp_path / "b.jsonl", other))), powers(3)
+    )
+    values = {(one.system, one.metric, one.k): one for one in found.estimates}
+    for name, given in (("a", rewards), ("b", other)):
+        for k in (1, 2, 3):
+            each = [best_of(one, k) for one in given.values()]
+            assert values[name, "max", k].mean == pytest.approx(np.mean(each))
+            passed = [best_of([float(reward == 1) for reward in one], k) for one in given.values()]
+            assert values[name, "pass", k].mean == pytest.approx(np.mean(passed))
+            half = stats.t.ppf(0.975, 2) * stats.sem(each)
+            assert values[name, "max", k].low == pytest.approx(max(0, np.mean(each) - half), abs=1e-4)
+    assert {one.k for one in found.estimates} == {1, 2, 3}
+
+
+def test_one_seed_is_tested_by_sign_flips_and_says_so(tmp_path: Path) -> None:
+    a = {f"p{i}": c for i, c in enumerate([5, 7, 8, 3, 6, 8, 2, 7])}
+    b = {f"p{i}": c for i, c in enumerate([4, 3, 8, 1, 5, 2, 3, 1])}
+    files_ = [csv(tmp_path / f"{name}.csv", [(p, 8, c) for p, c in of.items()]) for name, of in (("a", a), ("b", b))]
+    found = compare(paired(read(*files_)), [1])
+    differences = np.array([(a[p] - b[p]) / 8 for p in a])
+    flipped = [np.mean(np.array(signs) * differences) for signs in product([-1, 1], repeat=8)]
+    exact = np.mean(np.abs(flipped) >= abs(differences.mean()) - 1e-12)
+    [one] = found.differences
+    assert (one.a, one.b, one.test, one.about) == ("a", "b", "sign flips", "sets of samples")
+    assert one.p == pytest.approx(exact, abs=0.01)
+    interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    assert (one.low, one.high) == pytest.approx((interval.low, interval.high), abs=1e-4)
+    assert any("say nothing about how another training" in note for note in found.notes)
+
+
+def test_seeds_widen_the_interval_and_change_what_it_is_about(tmp_path: Path) -> None:
+    """Two methods that differ on every problem by as much as their seeds do: no claim about methods."""
+    rng = np.random.default_rng(1)
+    ease = rng.uniform(0.3, 0.7, 60)
+    paths = {}
+    for name, seeds in {"a": (-0.15, 0.15), "b": (0.0, 0.3)}.items():
+        for seed, shift in enumerate(seeds):
+            counts = rng.binomial(64, np.clip(ease + shift, 0, 1))
+            paths[name, seed] = csv(tmp_path / f"{name}{seed}.csv", [(f"p{i}", 64, c) for i, c in enumerate(counts)])
+    one = compare(paired(read(paths["a", 0], paths["b", 0])), [1]).differences[0]
+    many = compare(
+        paired(read(*(f"{name}={paths[name, 0]},{paths[name, 1]}" for name in "ab"))), [1]
+    )  # the same files, two seeds each
+    assert one.high < 0
+    assert one.p < 0.001
+    assert many.differences[0].low < 0 < many.differences[0].high
+    assert many.differences[0].p > 0.05
+    assert many.differences[0].about == "methods"
+    assert not any("One set of samples" in note for note in many.notes)
+    assert [system["seeds"] for system in many.systems] == [2, 2]
+
+
+def test_a_seed_column_is_read(tmp_path: Path) -> None:
+    rows = [(p, 4, c, seed) for seed, counts in ((7, (1, 2)), (8, (3, 4))) for p, c in zip("pq", counts, strict=True)]
+    [system] = read(csv(tmp_path / "a.csv", rows, "problem,n,c,seed"))
+    assert system.estimates("pass", [1]).tolist() == [[[0.25], [0.5]], [[0.75], [1.0]]]
+
+
+def test_holm_is_over_the_pairs_at_one_k(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    each = [
+        csv(tmp_path / f"{name}.csv", [(f"p{i}", 16, c) for i, c in enumerate(rng.binomial(16, rate, 30))])
+        for name, rate in (("a", 0.3), ("b", 0.36), ("c", 0.6))
+    ]
+    found = compare(paired(read(*each)), [1, 4])
+    for k in (1, 4):
+        family = [one for one in found.differences if one.k == k]
+        assert [(one.a, one.b) for one in family] == [("a", "b"), ("a", "c"), ("b", "c")]
+        order = sorted(family, key=lambda one: one.p)
+        corrected = np.maximum.accumulate([min(1, one.p * (3 - i)) for i, one in enumerate(order)])
+        assert [one.p_holm for one in order] == pytest.approx(corrected)
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_where_curves_cross(tmp_path: Path, swap: bool) -> None:
+    """One solves half of the problems always, the other all of them with one sample of eight: 1/8, 2/8, … 8/8."""
+    sure = csv(tmp_path / "sure.csv", [(f"p{i}", 8, 8 * (i % 2)) for i in range(40)])
+    broad = csv(tmp_path / "broad.csv", [(f"p{i}", 8, 1) for i in range(40)])
+    given = [broad, sure] if swap else [sure, broad]
+    [one] = compare(paired(read(*given)), [1, 8]).crossings
+    assert (one.upper, one.lower, one.k, one.largest) == ("broad", "sure", 5, 8)  # at k = 4 both are 1/2
+    assert one.low <= 4 < one.high
+    [never] = compare(
+        paired(read(sure, csv(tmp_path / "worse.csv", [(f"p{i}", 8, 0) for i in range(40)]))), [1]
+    ).crossings
+    assert (never.upper, never.k, never.low, never.high) == ("worse", None, None, None)
+
+
+def test_solved_and_lost(tmp_path: Path) -> None:
+    a = csv(tmp_path / "a.csv", [("p", 4, 1), ("q", 4, 0), ("r", 4, 0), ("s", 4, 2)])
+    b = csv(tmp_path / "b.csv", [("s", 4, 0), ("r", 4, 0), ("q", 4, 4), ("p", 4, 4)])  # another order
+    [one] = compare(paired(read(a, b)), [1]).solved
+    assert (one.both, one.neither, one.only_a, one.only_b) == (1, 1, ["s"], ["q"])
+
+
+# ------------------------------------------------------------------------------------------------------ what is read
+def test_other_problems_and_other_n_are_told(tmp_path: Path) -> None:
+    a = csv(tmp_path / "a.csv", [("p", 4, 1), ("q", 4, 0), ("only-a", 4, 4)])
+    b = csv(tmp_path / "b.csv", [("q", 8, 3), ("p", 16, 3)])
+    given = paired(read(a, b))
+    assert (given.problem_ids, given.n) == (["p", "q"], 4)
+    assert given.notes == [
+        "Only the 2 problems that all have are compared, of 3 (with results: a 3, b 2).",
+        "Samples per problem differ (a 4, b 8 to 16): no k above 4; estimates use all samples.",
+    ]
+    with pytest.raises(UserError, match=r"no problem in common; problems of a: 'p', 'q', 'only-a', c: 'x'"):
+        paired(read(a, csv(tmp_path / "c.csv", [("x", 4, 1)])))
+
+
+def test_the_same_id_with_other_tests_is_refused(tmp_path: Path) -> None:
+    a = verdicts(tmp_path / "a.jsonl", {"p": [0.5], "q": [0.0]}, tests=4)
+    b = verdicts(tmp_path / "b.jsonl", {"p": [0.5], "q": [0.0]}, tests=2)
+    with pytest.raises(UserError, match=r"problem 'p' has 4 tests in .*a.jsonl and 2 in .*b.jsonl"):
+        paired(read(a, b))
+
+
+def test_counts_leave_no_max_at_k(tmp_path: Path) -> None:
+    a = verdicts(tmp_path / "a.jsonl", {"p": [0.5, 1.0], "q": [0.0, 0.5]})
+    found = compare(paired(read(a, csv(tmp_path / "b.csv", [("p", 2, 1), ("q", 2, 0)]))), [1, 2])
+    assert {one.metric for one in found.estimates} == {"pass"}
+    assert "No max@k: a system has only counts of right samples." in found.notes
+
+
+def test_scores_and_verdicts_of_the_pipeline(tmp_path: Path) -> None:
+    rewards = {"p": [0.0, 0.5, 1.0, 1.0], "q": [0.0, 0.0, 0.0, 0.5]}
+    columns = {"problem_id": list(rewards), "rewards": list(rewards.values())}
+    schema = pa.schema([records.SCORE.field(name) for name in columns])
+    made = Provenance("score", "x", {}, {"problems": "digest"})
+    files.write_table(tmp_path / "scores.parquet", columns, schema, made)
+    for shard, name in enumerate(rewards):
+        statuses = [["passed"] * round(2 * r) + ["time_limit"] * round(2 - 2 * r) for r in rewards[name]]
+        kept = {"problem_id": [name] * 4, "sample_index": range(4), "extraction": ["bare"] * 4, "statuses": statuses}
+        source = Provenance("verify", "x", {}, {"problems": "digest", "samples": f"{shard}"})
+        files.write_table(tmp_path / "shards" / f"{shard}.parquet", kept, records.VERDICT, source)
+    first, second = read(tmp_path / "scores.parquet", tmp_path / "shards")
+    expected = [[[best_of(rewards[name], k) for k in (1, 3)] for name in rewards]]
+    assert first.estimates("max", [1, 3]) == pytest.approx(np.array(expected))
+    assert second.estimates("max", [1, 3]) == pytest.approx(np.array(expected))
+    other = Provenance("score", "x", {}, {"problems": "another digest"})
+    files.write_table(tmp_path / "other.parquet", columns, schema, other)
+    with pytest.raises(UserError, match="were made from different problems"):
+        paired(read(tmp_path / "scores.parquet", tmp_path / "other.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("problem,n\np,1\n", r"a.csv:1: expected the columns problem, n, c and perhaps seed, got problem, n"),
+        ("problem,n,c,k\np,1,1,1\n", r"a.csv:1: expected the columns"),
+        ("problem,n,c,c\np,1,1,1\n", r"a.csv:1: expected the columns"),
+        ("problem,n,c\np,4,x\n", r"a.csv:2: c must be a whole number, got 'x'"),
+        ("problem,n,c\np,4,-1\n", r"a.csv:2: c must be a whole number"),
+        ("problem,n,c\np,4.0,1\n", r"a.csv:2: n must be a whole number"),
+        ("problem,n,c\np,4\n", r"a.csv:2: c must be a whole number, got None"),
+        ("problem,n,c\np,4,1,9\n", r"a.csv:2: expected 3 columns"),
+        ("problem,n,c\np,4,5\n", r"a.csv:2: expected 1 ≤ n and 0 ≤ c ≤ n, got n = 4, c = 5"),
+        ("problem,n,c\np,0,0\n", r"a.csv:2: expected 1 ≤ n"),
+        ("problem,n,c\np,4,1\np,4,1\n", r"a.csv:3: problem 'p' is there twice"),
+        ("problem,n,c\n,4,1\n", r"a.csv:2: problem '' is no name"),
+        ("problem,n,c\n", r"a.csv: holds no problem"),
+        ("", r"a.csv:1: expected the columns problem, n, c and perhaps seed, got none"),
+        ('problem,n,c\n"p,4,1\n', r"a.csv: not a CSV file"),
+    ],
+)
+def test_faults_of_csv_are_named_by_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reward": None, "statuses": ["harness_error"]}, "sample 0 of problem 'p'.* could not be graded"),
+        ({"reward": "1"}, r"v.jsonl:1: reward must be a number from 0.0 to 1.0 or null, got str '1'"),
+        ({"reward": 1.5}, r"v.jsonl:1: reward must be"),
+        ({"statuses": []}, r"v.jsonl:1: statuses must be a list of passed"),
+        ({"statuses": ["fine"]}, r"v.jsonl:1: statuses must be a list of passed"),
+        ({"statuses": [["passed"]]}, r"v.jsonl:1: statuses must be a list of passed"),
+        ({"problem_id": 7}, r"v.jsonl:1: not a verdict; sample must be a whole number and problem_id text"),
+    ],
+)
+def test_odd_verdicts_are_refused_by_line(tmp_path: Path, change: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read(jsonl(tmp_path / "v.jsonl", [{**VERDICT, **change}]))
+
+
+def test_a_file_of_verdicts_that_was_cut_is_refused(tmp_path: Path) -> None:
+    path = verdicts(tmp_path / "v.jsonl", {"p": [0.5, 0.5]})
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(UserError, match=r"v.jsonl:2: not JSON"):
+        read(path)
+
+
+# ------------------------------------------------------------------------------------------------------ the command
+def test_samples_are_graded_and_everything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    jsonl(Path("p.jsonl"), [PROBLEM])
+    for name, programs in (("a", [RIGHT, WRONG]), ("b", [HALF, WRONG])):
+        jsonl(Path(f"{name}.jsonl"), [{"problem_id": "double", "program": program} for program in programs])
+    options = ("--problems", "p.jsonl", "--json", "all.json", "--plot", "c.pdf", "--markdown", "t.md", "--workers", 1)
+    assert run("a.jsonl", "mine=b.jsonl", *options) == 0
+    content = json.loads(Path("all.json").read_text())
+    assert [(e["system"], e["metric"], e["k"], e["mean"]) for e in content["estimates"]] == [
+        ("a", "max", 1, 0.5), ("a", "max", 2, 1.0), ("a", "pass", 1, 0.5), ("a", "pass", 2, 1.0),
+        ("mine", "max", 1, 0.25), ("mine", "max", 2, 0.5), ("mine", "pass", 1, 0.0), ("mine", "pass", 2, 0.0),
+    ]  # fmt: skip
+    assert content["estimates"][0]["low"] is None  # one problem has no interval
+    assert content["solved"][0]["only_a"] == ["double"]
+    assert "| max@k | a | mine |" in Path("t.md").read_text()
+    assert "max@k: a is above" not in Path("t.md").read_text()  # it is from k = 1 on
+    assert Path("c.pdf").read_bytes().startswith(b"%PDF")
+    assert "p.jsonl" not in capsys.readouterr().out  # tables went to the file
+    before = Path("a.verdicts.jsonl").stat().st_mtime_ns
+    assert run("a.verdicts.jsonl", "b.jsonl", "--problems", "p.jsonl", "--k", "1,2,9") == 0
+    assert Path("a.verdicts.jsonl").stat().st_mtime_ns == before
+    assert "left out those above 2" in capsys.readouterr().err
+
+
+def test_figures_do_not_depend_on_the_users_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = (csv(tmp_path / f"{name}.csv", [("p", 4, c), ("q", 4, 2)]) for name, c in (("a", 1), ("b", 3)))
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\n")
+    monkeypatch.setenv("MATPLOTLIBRC", str(tmp_path / "matplotlibrc"))
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    command = [sys.executable, "-m", "maxk", "compare", str(one), str(two), "--plot", str(tmp_path / "c.png")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.csv"], "give two or more systems"),
+        (["a.csv", "none.csv"], "none.csv: no such file"),
+        (["a.csv", "a.csv"], "two systems are called 'a'; name them"),
+        (["a.csv", "s.jsonl"], "s.jsonl: holds no verdicts; if these are samples, give --problems FILE"),
+        (["a.csv", "empty.jsonl"], "empty.jsonl: is empty"),
+        (["a.csv", "folder"], "folder: a folder without *.parquet"),
+        (["a.csv", "b=b.csv", "--k", "9"], "--k: every k is above the 4 samples"),
+        (["a.csv", "b=b.csv", "--plot", "c.svg"], "--plot: expected a name that ends in .png or .pdf, got c.svg"),
+        (["a.csv", "b=b.csv", "--json", "no/c.json"], "no/c.json: cannot be written (No such file or directory)"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        csv(Path(f"{name}.csv"), [("p", 4, 1), ("q", 4, 2)])
+    jsonl(Path("s.jsonl"), [{"problem_id": "p", "program": "x"}])
+    Path("empty.jsonl").touch()
+    Path("folder").mkdir()
+    assert run(*arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
