@@ -174,6 +174,14 @@ def test_intervals_cover_what_they_claim(case, sd):
     assert 93 - 2 <= covered <= 97 + 2
 
 
+def test_the_simulated_intervals_are_those_of_the_tables():
+    """The benchmark computes them for many data sets at once."""
+    [values] = intervals.draw(np.random.default_rng(0), "skewed", 20, 3, 0.307, datasets=30)
+    for one, found, half in zip(values, *intervals.intervals(values), strict=True):
+        low, high = difference(one[1], one[0]).interval()
+        assert (found - half, found + half) == pytest.approx((low, high), abs=1e-4 * half)
+
+
 # ---- sign flips
 def test_sign_flips_are_the_permutation_test_of_the_mean():
     """Against all 2^8 sign patterns."""

@@ -115,7 +115,7 @@ def _estimate(sides: Sequence[Sequence[Floats]]) -> Estimate:
 
 
 def combined(
-    of_problems: ArrayLike, of_seeds: ArrayLike, interaction: ArrayLike, problem_df: float, seed_df: float
+    of_problems: ArrayLike, of_seeds: ArrayLike, interaction: ArrayLike, problem_df: ArrayLike, seed_df: float
 ) -> tuple[Floats, Floats]:
     """Variance of a mean over problems and seeds from its mean squares, and its degrees of freedom; all broadcast.
 
@@ -133,7 +133,7 @@ def combined(
     variance = np.maximum(problems - both + seeds, LEAST_OF_SEEDS * seeds)
     w = np.minimum(1.0, np.divide(seeds, variance, out=np.zeros(variance.shape), where=variance > 0))
     few = np.sqrt(w) if seed_df < 2 else w**2 * (1 + 2 / seed_df * (1 - w**2))
-    return variance, np.maximum(1.0, 1 / (few / seed_df + (1 - w) ** 2 / problem_df))
+    return variance, np.maximum(1.0, 1 / (few / seed_df + (1 - w) ** 2 / np.asarray(problem_df)))
 
 
 def _interaction(values: Floats) -> float:
