@@ -67,13 +67,13 @@ def test_variance_is_that_of_the_two_way_analysis_of_variance():
 def test_degrees_of_freedom_run_from_those_of_seeds_to_those_of_problems():
     assert combined(1.0, 0.0, 0.0, 19, 4) == (1, pytest.approx(19))  # nothing varies with the seed
     assert combined(0.0, 1.0, 0.0, 19, 4) == (1, pytest.approx(4))  # nothing else does
-    assert combined(0.5, 0.5, 0.0, 10, 4)[1] == pytest.approx(1 / (0.25 * 1.375 / 4 + 0.25 / 10))
+    assert combined(0.5, 0.5, 0.0, 10, 4)[1] == pytest.approx(1 / (0.25 * 1.5 / 4 + 0.25 / 10))
     assert combined(0.5, 0.5, 0.0, 10, 1)[1] == pytest.approx(1 / (math.sqrt(0.5) + 0.25 / 10))
     np.testing.assert_allclose(combined(1.0, [0.5, 2.0], [1.0, 1.0], 10, 4)[0], [0.5, 2.0])  # counted twice, so once
     assert combined(0.2, 1.0, 0.9, 10, 4)[0] == 0.75  # not below three quarters of the seeds' part
 
 
-@pytest.mark.parametrize(("seed_df", "lowest", "highest"), [(1, 1.5, 6.7), (2, 4.5, 6.2), (4, 4.7, 5.4), (8, 4.8, 5.3)])
+@pytest.mark.parametrize(("seed_df", "lowest", "highest"), [(1, 1.5, 6.7), (2, 4.3, 5.8), (4, 4.6, 5.3), (8, 4.8, 5.2)])
 @pytest.mark.parametrize("interaction", [0.0, 0.35, 0.75])
 def test_a_test_of_5_percent_rejects_about_that_at_every_spread_between_seeds(seed_df, lowest, highest, interaction):
     """Normal components and many problems: only the seeds' mean square is unknown. By quantiles of its distribution."""
@@ -179,7 +179,7 @@ def test_the_simulated_intervals_are_those_of_the_tables():
     [values] = intervals.draw(np.random.default_rng(0), "skewed", 20, 3, 0.307, datasets=30)
     for one, found, half in zip(values, *intervals.intervals(values), strict=True):
         low, high = difference(one[1], one[0]).interval()
-        assert (found - half, found + half) == pytest.approx((low, high), abs=1e-4 * half)
+        assert (found - half, found + half) == pytest.approx((low, high), abs=1e-3 * half)
 
 
 # ---- sign flips

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
@@ -188,10 +189,9 @@ def _longer_training(config: Config) -> Iterator[str]:
             yield name
 
 
-def _statistics(scores: Scores, config: Config) -> pd.DataFrame:
-    from maxk.reporting import estimates
-
-    return estimates.means(scores, config)
+def _of(module: str, function: str) -> Callable[..., Any]:
+    """A function of a module of this package, which is imported when it is called."""
+    return lambda *arguments: getattr(import_module(f"maxk.reporting.{module}"), function)(*arguments)
 
 
 STATISTICS = DataTable(
@@ -199,14 +199,8 @@ STATISTICS = DataTable(
     "Every mean with its interval",
     "Every number of the tables and every point of the curves with its interval over problems, and over training seeds "
     "if there are several: one row per policy, dataset and quantity.",
-    _statistics,
+    _of("estimates", "means"),
 )
-
-
-def _paired_tests(scores: Scores, config: Config) -> pd.DataFrame:
-    from maxk.reporting import estimates
-
-    return estimates.differences(scores, config)
 
 
 PAIRED_TESTS = DataTable(
@@ -218,26 +212,8 @@ PAIRED_TESTS = DataTable(
     "training seeds it is about methods, with one about these trained policies. Wilcoxon's signed-rank test on means "
     "over seeds is the paper's (Holm-corrected over datasets). Further: on how many problems either is better, and the "
     "rank-biserial correlation.",
-    _paired_tests,
+    _of("estimates", "differences"),
 )
-
-
-def _comparison(scores: Scores, config: Config) -> pd.DataFrame:
-    from maxk.reporting import comparison
-
-    return comparison.compare(scores, config)
-
-
-def _comparison_counts(frame: pd.DataFrame) -> str:
-    from maxk.reporting import comparison
-
-    return comparison.counts_to_markdown(frame)
-
-
-def _comparison_page(frame: pd.DataFrame) -> str:
-    from maxk.reporting import comparison
-
-    return comparison.counts_to_markdown(frame) + "\n" + comparison.cells_to_markdown(frame)
 
 
 COMPARISON = DataTable(
@@ -246,9 +222,9 @@ COMPARISON = DataTable(
     "Our numbers beside the published ones, wherever policy and dataset have a counterpart in the paper. Values are "
     "compared only where tasks and base model are the paper's; elsewhere only directions are: does a policy differ "
     "from the base model, or from GRPO, with the sign that it has in the paper?",
-    _comparison,
-    _comparison_counts,
-    _comparison_page,
+    _of("comparison", "compare"),
+    _of("comparison", "counts_to_markdown"),
+    _of("comparison", "to_markdown"),
 )
 
 
