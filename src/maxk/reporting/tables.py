@@ -1,7 +1,7 @@
 """Every table of an experiment, declared once: its name, title, caption and what fills it.
 
-Tables are numbered as in the paper: four over all datasets, then pass@k and max@k of each dataset. `statistics`,
-`paired_tests` and `comparison` hold the numbers behind them, one observation per row.
+Tables are numbered as in the paper: four over all datasets, then pass@k and max@k of each dataset, by its role `paper`.
+`statistics`, `paired_tests` and `comparison` hold the numbers behind them, one observation per row.
 
     maxk table table2 statistics --config results/config.json      # results/table2.{csv,md,tex}, results/statistics.csv
 
@@ -30,6 +30,9 @@ MARKS = (
     "Bold: best of a column; underlined: second; *: off-policy BoN is significantly better than the paper's best "
     "baseline (Wilcoxon, as in the paper). Notes give the tests."
 )
+
+
+PAPER_DATASETS = ("codecontests", "livecodebench", "livebench", "codeforces", "mbpp")  # in the order of tables 5 to 14
 
 
 # ---------------------------------------------------------------------------------------------------- kinds of tables
@@ -79,6 +82,7 @@ class PaperTable(Table):
 
     columns: tuple[Column, ...]
     rows: tuple[str, ...] | None = None
+    shaded: bool = False  # in LaTeX, darker where a column's values are higher
 
     @property
     def suffixes(self) -> tuple[str, ...]:
@@ -158,20 +162,31 @@ def paper_tables(config: Config) -> list[PaperTable]:
             _per_dataset(config, [f"max@{k}" for k in both]),
             (BASE, *_longer_training(config)),
         ),
-        *_by_dataset(config, first=5),
+        *_by_dataset(config),
     ]
 
 
-def _by_dataset(config: Config, first: int) -> Iterator[PaperTable]:
-    """pass@k and max@k of each dataset, numbered from `first`."""
-    kinds = [(dataset, metric) for dataset in config.evaluated for metric in ("pass", "max")]
-    for number, (dataset, metric) in enumerate(kinds, first):
-        yield PaperTable(
-            f"table{number}",
-            f"{metric}@k on {dataset} for different values of k",
-            f"One of the paper's Tables 5 to 14: {metric}@k on one dataset for every k that is reported. " + MARKS,
-            tuple(Column(dataset, q, q) for q in (f"{metric}@{k}" for k in config.report.ks)),
-        )
+def _by_dataset(config: Config) -> Iterator[PaperTable]:
+    """pass@k and max@k of each dataset, with the numbers that its counterpart has in the paper."""
+    for dataset, first in _numbers(config).items():
+        for number, metric in enumerate(("pass", "max"), first):
+            yield PaperTable(
+                f"table{number}",
+                f"{metric}@k on {dataset} for different values of k",
+                f"One of the paper's Tables 5 to 14: {metric}@k on one dataset for every k reported. In LaTeX a "
+                "cell is the darker the higher its value is within the column. " + MARKS,
+                tuple(Column(dataset, q, q) for q in (f"{metric}@{k}" for k in config.report.ks)),
+                shaded=True,
+            )
+
+
+def _numbers(config: Config) -> dict[str, int]:
+    """By dataset, the number of the first of its two tables: those of the paper's dataset, else from 15 on."""
+    taken = {role: 5 + 2 * place for place, role in enumerate(PAPER_DATASETS)}
+    of_roles = {name: taken.pop(role) for name in config.evaluated if (role := config.datasets[name].paper) in taken}
+    others = (name for name in config.evaluated if name not in of_roles)
+    numbers = of_roles | {name: 15 + 2 * place for place, name in enumerate(others)}
+    return dict(sorted(numbers.items(), key=lambda item: item[1]))
 
 
 def _per_dataset(config: Config, quantities: Sequence[str]) -> tuple[Column, ...]:
@@ -232,9 +247,5 @@ def table(config: Config, name: str) -> Table:
     """A table by its name. Raises UserError if the experiment has no such table."""
     known = tables(config)
     if name not in known:
-        count = len(paper_tables(config))
-        raise UserError(
-            f"no table {name!r}; this experiment has table1 … table{count} (from table5 on two for each of its "
-            f"{len(config.evaluated)} evaluated datasets), statistics, paired_tests and comparison"
-        )
+        raise UserError(f"no table {name!r}; this experiment has {', '.join(known)}")
     return known[name]
