@@ -1,7 +1,7 @@
 """Every table of an experiment, declared once: its name, title, caption and what fills it.
 
 Tables are numbered as in the paper: four over all datasets, then pass@k and max@k of each dataset, by its role `paper`.
-`statistics`, `paired_tests` and `comparison` hold the numbers behind them, one observation per row.
+`statistics`, `paired_tests`, `comparison` and `diversity` hold the numbers behind them, one observation per row.
 
     maxk table table2 statistics --config results/config.json      # results/table2.{csv,md,tex}, results/statistics.csv
 
@@ -123,7 +123,7 @@ class DataTable(Table):
 # ------------------------------------------------------------------------------------------------------- declarations
 def tables(config: Config) -> dict[str, Table]:
     """All tables of an experiment by name, in order."""
-    listed = [*paper_tables(config), STATISTICS, PAIRED_TESTS, COMPARISON]
+    listed = [*paper_tables(config), STATISTICS, PAIRED_TESTS, COMPARISON, DIVERSITY]
     return {table.name: table for table in listed}
 
 
@@ -240,6 +240,17 @@ COMPARISON = DataTable(
     _of("comparison", "compare"),
     _of("comparison", "counts_to_markdown"),
     _of("comparison", "to_markdown"),
+)
+
+
+DIVERSITY = DataTable(
+    "diversity",
+    "What training did to the spread of answers",
+    "Problems solved by any sample, and those lost and gained by training; max@k by how often the base model solves a "
+    "problem; from which k a policy is above GRPO, with its interval; and the reward when one test chooses.",
+    _of("diversity", "table"),
+    _of("diversity", "to_markdown"),
+    _of("diversity", "to_markdown"),
 )
 
 
