@@ -15,8 +15,9 @@ y[s, p] of S seeds on N problems varies with the problems drawn, with the seeds 
 V_problems, the variance of the seed-averaged values over problems divided by N, estimates the first and the last term;
 V_seeds, the variance of the seeds' means divided by S, the last two. Intervals and tests are Student's t with the
 variance V_problems + V_seeds − V_interaction and with degrees of freedom that allow for few seeds and for heavy tails
-(`combined`). docs/statistics.md says how well they hold, by simulation (`benchmarks/intervals.py`). Seeds of different
-methods count as independent draws with the same spread.
+(`combined`). They are never narrower than those about the trainings at hand. Seeds of different methods count as
+independent draws with the same spread. docs/statistics.md says how well all of this holds, by simulation
+(`benchmarks/intervals.py`).
 
 With one seed per method V_seeds is unknown and left out: the interval is about the trained policies, and says nothing
 about the methods.
@@ -37,35 +38,44 @@ Floats = NDArray[np.float64]
 # Calibrated by simulation (docs/statistics.md): the least variance, as a fraction of that between seeds, and how much
 # the excess kurtosis of a sample lowers the degrees of freedom (½ in theory, for the kurtosis of the population).
 LEAST_OF_SEEDS = 0.75
-PER_KURTOSIS = 2.0
+PER_KURTOSIS = 1.5
 LARGEST_EXACT = 50  # differing pairs up to which Wilcoxon's p is exact (scipy's limit where there are no ties)
 
 
 # ---- means and differences, problems and seeds crossed
 @dataclass(frozen=True)
 class Estimate:
-    """A mean or a difference of means, its variance, and the degrees of freedom of the variance.
+    """A mean or a difference of means, its variance over problems and seeds, and the degrees of freedom of that.
 
-    NaN variance: there is only one problem. `seed_df` 0: one seed, so nothing is known about other seeds.
+    `problem_variance` and `problem_df` are those of the trainings at hand, seeds fixed. A statement about methods is
+    never more certain than that about these trainings: its interval is at least as wide. NaN variance: there is only
+    one problem. `seed_df` 0: one seed, so nothing is known about other seeds, and the two statements are one.
     """
 
     value: float
     variance: float
     df: float
+    problem_variance: float
+    problem_df: float
     seed_df: float
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The two-sided confidence interval at `level`."""
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
-        half = float(t_quantile(1 - level, self.df)) * math.sqrt(self.variance)
+        half = max(float(t_quantile(1 - level, df)) * math.sqrt(variance) for variance, df in self._variances)
         return self.value - half, self.value + half
 
     def p_value(self) -> float:
         """Two-sided p-value of "the value is 0": 1 − the level at which 0 is an end of the interval."""
         if self.value == 0 or math.isnan(self.variance):
             return 1.0
-        return t_tail(abs(self.value) / math.sqrt(self.variance), self.df) if self.variance else 0.0
+        sizes = [(abs(self.value) / math.sqrt(variance), df) for variance, df in self._variances if variance]
+        return max((t_tail(size, df) for size, df in sizes), default=0.0)
+
+    @property
+    def _variances(self) -> tuple[tuple[float, float], ...]:
+        return (self.variance, self.df), (self.problem_variance, self.problem_df)
 
 
 def mean(values: ArrayLike | Sequence[Floats]) -> Estimate:
@@ -103,15 +113,16 @@ def _estimate(sides: Sequence[Sequence[Floats]]) -> Estimate:
     per_problem = [sides[0][i].mean(axis=0) - sum(side[i].mean(axis=0) for side in sides[1:]) for i in range(datasets)]
     value = float(np.mean([one.mean() for one in per_problem]))
     of_problems = [one.var(ddof=1) / len(one) / datasets**2 if len(one) > 1 else math.nan for one in per_problem]
+    fixed = float(sum(of_problems)), satterthwaite(of_problems, [len(one) - 1 for one in per_problem])
     seeded = [side for side in sides if len(side[0]) > 1]
     if not seeded:
-        return Estimate(value, sum(of_problems), satterthwaite(of_problems, [len(one) - 1 for one in per_problem]), 0)
+        return Estimate(value, *fixed, *fixed, seed_df=0)
     dfs = [(len(one) - 1) / (1 + PER_KURTOSIS * _excess_kurtosis(one)) for one in per_problem]
     seed_df = satterthwaite([1 / len(side[0]) for side in seeded], [len(side[0]) - 1 for side in seeded])
     of_seeds = sum(np.mean([one.mean(axis=1) for one in side], axis=0).var(ddof=1) / len(side[0]) for side in seeded)
     interaction = sum(_interaction(one) for side in seeded for one in side) / datasets**2
     variance, df = combined(sum(of_problems), of_seeds, interaction, satterthwaite(of_problems, dfs), seed_df)
-    return Estimate(value, float(variance), float(df), seed_df)
+    return Estimate(value, float(variance), float(df), *fixed, seed_df=seed_df)
 
 
 def combined(

@@ -85,7 +85,8 @@ def power(parts: Components, difference: float, problems: int, seeds: int) -> fl
     interaction = estimated(rest, df_seed * df_problem)
     means = estimated(of_problems, df_problem), estimated(of_seeds, df_seed)
     variance, df = combined(*means, interaction, df_problem, df_seed)
-    return float(np.mean(seen**2 > _critical(df) ** 2 * variance))
+    of_trainings = t_quantile(LEVEL, df_problem) ** 2 * means[0]
+    return float(np.mean(seen**2 > np.maximum(_critical(df) ** 2 * variance, of_trainings)))
 
 
 def _critical(df: Floats) -> Floats:
