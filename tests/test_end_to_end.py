@@ -75,7 +75,7 @@ def test_the_report_holds_everything_and_needs_no_network(finished: Path) -> Non
     report = (finished / "results/seconds/report.html").read_text()
     for category in ("1 Summary", "2 Tables", "3 Figures"):
         assert f'"{category}"' in report
-    pages = ("summary", "run", "table8", "max_at_k_grid")
+    pages = ("summary", "run", "table14", "max_at_k_grid")
     for name in (*(f"report/{page}.html" for page in pages), "statistics.csv"):
         assert f'"results/seconds/{name}": {{' in report, name
     assert "on a phone the menu is above them" in report  # our stylesheet

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import enumeration
-from maxk.estimators import best_of_k_weights, max_at_k, pass_at_k
+from maxk.estimators import best_of_k_weights, max_at_k, pass_at_k, selected_at_k
 
 fractions = st.integers(0, 8).map(lambda passed: passed / 8)  # rewards as they come: share of tests passed, with ties
 
@@ -156,3 +156,25 @@ def test_pass_at_k_is_exactly_zero_without_and_one_with_enough_right_samples():
 def test_pass_at_k_refuses(n, c, k, message):
     with pytest.raises(ValueError, match=message):
         pass_at_k(n, c, k)
+
+
+# ---- selection by an imperfect verifier
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_selection_is_the_mean_over_all_subsets(k: int) -> None:
+    """By enumeration: of every subset the mean hidden value of the samples that look best."""
+    visible, hidden = [0.0, 1.0, 0.5, 1.0, 0.0], [0.2, 0.0, 0.9, 0.6, 0.4]
+
+    def chosen(subset: tuple[int, ...]) -> float:
+        best = [hidden[i] for i in subset if visible[i] == max(visible[j] for j in subset)]
+        return sum(best) / len(best)
+
+    expected = [chosen(subset) for subset in itertools.combinations(range(5), k)]
+    assert selected_at_k(visible, hidden, k) == pytest.approx(sum(expected) / len(expected))
+
+
+def test_a_perfect_verifier_selects_the_maximum_and_a_blind_one_the_mean() -> None:
+    rewards = np.random.default_rng(0).random((3, 4, 16)).round(1)
+    np.testing.assert_allclose(selected_at_k(rewards, rewards, 5), max_at_k(rewards, 5))
+    np.testing.assert_allclose(selected_at_k(np.zeros((3, 4, 16)), rewards, 5), rewards.mean(axis=-1))
+    with pytest.raises(ValueError, match=r"alike, got shapes \(3,\) and \(4,\)"):
+        selected_at_k(np.zeros(3), np.zeros(4), 1)

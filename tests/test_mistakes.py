@@ -197,7 +197,7 @@ MISTAKES = {
     "an unknown policy": Mistake(
         "maxk sample grppo/seed0", ("policies/grppo/seed0/policy.json: no such file", "run the stage that makes it")
     ),
-    "an unknown table": Mistake("maxk table table99", ("no table 'table99'", "has table1 … table8")),
+    "an unknown table": Mistake("maxk table table99", ("no table 'table99'", "has table1, table2")),
     "an unknown table to show": Mistake("maxk show table99", ("table99.md: no such file", "run `maxk table table99`")),
     "an unknown figure": Mistake("maxk figure figure99", ("no figure 'figure99'", "figure1")),
     "a shard too many": Mistake("maxk sample base --shard 7", ("shard 7", "allows 0 … 1"), lambda here: here.policy()),

@@ -150,11 +150,34 @@ def test_listing_3_assumes_sorted_rewards(k):
     torch.testing.assert_close(ours / ours.norm(), centred / centred.norm())
 
 
-# ---- Appendix A: the leave-one-out baseline
+# ---- Appendix E: how often the other δ appear
 def choose(n, k):
     return math.comb(n, k) if n >= k >= 0 else 0
 
 
+def appendix_e(delta, k, rank):
+    """Σ_j w'_ij r_j / C(n,k); `rank(i, j)` is the one in C(rank − 3, k − 3), how often each other δ appears."""
+
+    def weight(i, j):
+        if j == i:
+            return choose(i - 1, k - 1) * (1 + delta[i - 1]) + choose(i - 2, k - 2) * sum(delta[: i - 1])
+        others = sum(delta[m - 1] for m in range(1, j) if m != i)
+        own = choose(j - 2, k - 2) * (1 + delta[i - 1] + delta[j - 1])
+        return own + choose(rank(i, j) - 3, k - 3) * others
+
+    ranks = range(1, N + 1)
+    return [sum(weight(i, j) * REWARDS[j - 1] for j in ranks if j >= i) / math.comb(N, k) for i in ranks]
+
+
+@pytest.mark.parametrize("k", range(3, N + 1))
+def test_appendix_e_counts_sets_below_i_in_its_text_and_below_j_in_its_formula(k):
+    """The text before the last formula has C(i−3, k−3) for j > i; the formula's C(j−3, k−3) is right."""
+    expected = enumeration.first_order_maxima(REWARDS, DELTA, k, own=True)
+    assert appendix_e(DELTA, k, lambda i, j: j) == pytest.approx(expected)
+    assert appendix_e(DELTA, k, lambda i, j: i) != pytest.approx(expected, rel=0.01)
+
+
+# ---- Appendix A: the leave-one-out baseline
 def subset_sums(k):
     """b_i^(k) as defined: C(n−1,k)⁻¹ Σ_j Σ over the k-subsets of [n]∖i that hold j of their maximum."""
     others = [[j for j in range(N) if j != i] for i in range(N)]

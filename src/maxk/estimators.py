@@ -52,6 +52,28 @@ def max_at_k(rewards: ArrayLike, k: ArrayLike) -> Floats:
     return estimate if ks.ndim else estimate[..., 0][()]
 
 
+def selected_at_k(visible: ArrayLike, hidden: ArrayLike, k: int) -> Floats:
+    """Expected `hidden` value of the sample that has the best `visible` value among k; both [..., n] → [...].
+
+    What Best-of-N gives with an imperfect verifier: samples are chosen by what can be seen (a test, a reward model) and
+    judged by what cannot. Ties are broken evenly. Unbiased over all k-subsets; with hidden = visible it is `max_at_k`.
+    """
+    seen, judged = _reals("visible", visible), _reals("hidden", hidden)
+    if seen.shape != judged.shape or seen.ndim == 0:
+        raise ValueError(f"visible and hidden must be [..., n] alike, got shapes {seen.shape} and {judged.shape}")
+    _check_finite(seen)
+    _check_finite(judged)
+    weights = best_of_k_weights(seen.shape[-1], k)
+    order = np.argsort(seen, axis=-1)
+    seen, judged = np.take_along_axis(seen, order, -1), np.take_along_axis(judged, order, -1)
+    # Tied samples share the weight of their ranks: each gets the mean of it.
+    rows = np.arange(seen.size // seen.shape[-1]).reshape(*seen.shape[:-1], 1)
+    ties = (np.diff(seen, axis=-1, prepend=seen[..., :1]) > 0).cumsum(axis=-1) + rows * seen.shape[-1]
+    shared = np.bincount(ties.ravel(), np.broadcast_to(weights, seen.shape).ravel())
+    mean = shared / np.maximum(1, np.bincount(ties.ravel()))
+    return np.asarray((mean[ties] * judged).sum(axis=-1))[()]
+
+
 def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> Floats:
     """pass@k of c correct samples among n, float64; the integer arguments broadcast against one another.
 

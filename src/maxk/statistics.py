@@ -12,12 +12,12 @@ y[s, p] of S seeds on N problems varies with the problems drawn, with the seeds 
 
     Var = σ²_problem/N + σ²_seed/S + σ²_interaction/(N·S).
 
-The variance of the seed-averaged values over problems, divided by N, estimates the first and the last term; the
-variance of the seeds' means, divided by S, the last two. `Estimate` keeps the two apart, because a few seeds tell
-little about theirs: half-widths are √(t²_problems · V_problems + t²_seeds · V_seeds), each t with its own degrees of
-freedom (Banerjee 1960, for two unequal variances). The interaction is part of V_problems, so it is subtracted from
-V_seeds: only 0.8 of it, which covers best in `benchmarks/intervals.py` (its table says where 95 % intervals cover less
-or more). Seeds of different methods count as independent draws.
+V_problems, the variance of the seed-averaged values over problems divided by N, estimates the first and the last term;
+V_seeds, the variance of the seeds' means divided by S, the last two. Intervals and tests are Student's t with the
+variance V_problems + V_seeds − V_interaction and with degrees of freedom that allow for few seeds and for heavy tails
+(`combined`). They are never narrower than those about the trainings at hand. Seeds of different methods count as
+independent draws with the same spread. docs/statistics.md says how well all of this holds, by simulation
+(`benchmarks/intervals.py`).
 
 With one seed per method V_seeds is unknown and left out: the interval is about the trained policies, and says nothing
 about the methods.
@@ -26,50 +26,56 @@ about the methods.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
-INTERACTION_SUBTRACTED = 0.8
-ALPHAS = np.geomspace(1e-6, 1, 4_000)  # p-values are interpolated between these
+# Calibrated by simulation (docs/statistics.md): the least variance, as a fraction of that between seeds, and how much
+# the excess kurtosis of a sample lowers the degrees of freedom (½ in theory, for the kurtosis of the population).
+LEAST_OF_SEEDS = 0.75
+PER_KURTOSIS = 1.5
 LARGEST_EXACT = 50  # differing pairs up to which Wilcoxon's p is exact (scipy's limit where there are no ties)
 
 
 # ---- means and differences, problems and seeds crossed
 @dataclass(frozen=True)
 class Estimate:
-    """A mean or a difference of means, with the variances that problems and training seeds contribute to it.
+    """A mean or a difference of means, its variance over problems and seeds, and the degrees of freedom of that.
 
-    NaN variance of problems: there is only one problem. `seed_df` 0: one seed, so nothing is known about other seeds.
+    `problem_variance` and `problem_df` are those of the trainings at hand, seeds fixed. A statement about methods is
+    never more certain than that about these trainings: its interval is at least as wide. NaN variance: there is only
+    one problem. `seed_df` 0: one seed, so nothing is known about other seeds, and the two statements are one.
     """
 
     value: float
+    variance: float
+    df: float
     problem_variance: float
     problem_df: float
-    seed_variance: float
-    seed_df: int
+    seed_df: float
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The two-sided confidence interval at `level`."""
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
-        half = float(self._half_widths(lambda df: t_quantile(1 - level, df)))
+        half = max(float(t_quantile(1 - level, df)) * math.sqrt(variance) for variance, df in self._variances)
         return self.value - half, self.value + half
 
     def p_value(self) -> float:
         """Two-sided p-value of "the value is 0": 1 − the level at which 0 is an end of the interval."""
-        if self.value == 0 or math.isnan(self.problem_variance):
+        if self.value == 0 or math.isnan(self.variance):
             return 1.0
-        return float(np.interp(-abs(self.value), -self._half_widths(_t_quantiles), ALPHAS))
+        sizes = [(abs(self.value) / math.sqrt(variance), df) for variance, df in self._variances if variance]
+        return max((t_tail(size, df) for size, df in sizes), default=0.0)
 
-    def _half_widths(self, quantile: Callable[[float], Floats]) -> Floats:
-        of_seeds = self.seed_variance * quantile(self.seed_df) ** 2 if self.seed_df else 0.0
-        return np.asarray(np.sqrt(self.problem_variance * quantile(self.problem_df) ** 2 + of_seeds))
+    @property
+    def _variances(self) -> tuple[tuple[float, float], ...]:
+        return (self.variance, self.df), (self.problem_variance, self.problem_df)
 
 
 def mean(values: ArrayLike | Sequence[Floats]) -> Estimate:
@@ -105,60 +111,83 @@ def _estimate(sides: Sequence[Sequence[Floats]]) -> Estimate:
     """Of one side's mean, or of the first side's minus the second's; each side holds one matrix per dataset."""
     datasets = len(sides[0])
     per_problem = [sides[0][i].mean(axis=0) - sum(side[i].mean(axis=0) for side in sides[1:]) for i in range(datasets)]
-    of_problems = [one.var(ddof=1) / len(one) if len(one) > 1 else math.nan for one in per_problem]
-    dfs = [len(one) - 1 for one in per_problem]
-    seeds = [_seed_variance(side) for side in sides]
-    return Estimate(
-        value=float(np.mean([one.mean() for one in per_problem])),
-        problem_variance=float(sum(of_problems) / datasets**2),
-        problem_df=float(_satterthwaite(of_problems, dfs)),
-        seed_variance=max(0.0, sum(one for one, _ in seeds)),
-        seed_df=sum(df for _, df in seeds),
-    )
+    value = float(np.mean([one.mean() for one in per_problem]))
+    of_problems = [one.var(ddof=1) / len(one) / datasets**2 if len(one) > 1 else math.nan for one in per_problem]
+    fixed = float(sum(of_problems)), satterthwaite(of_problems, [len(one) - 1 for one in per_problem])
+    seeded = [side for side in sides if len(side[0]) > 1]
+    if not seeded:
+        return Estimate(value, *fixed, *fixed, seed_df=0)
+    dfs = [(len(one) - 1) / (1 + PER_KURTOSIS * _excess_kurtosis(one)) for one in per_problem]
+    seed_df = satterthwaite([1 / len(side[0]) for side in seeded], [len(side[0]) - 1 for side in seeded])
+    of_seeds = sum(np.mean([one.mean(axis=1) for one in side], axis=0).var(ddof=1) / len(side[0]) for side in seeded)
+    interaction = sum(_interaction(one) for side in seeded for one in side) / datasets**2
+    variance, df = combined(sum(of_problems), of_seeds, interaction, satterthwaite(of_problems, dfs), seed_df)
+    return Estimate(value, float(variance), float(df), *fixed, seed_df=seed_df)
 
 
-def _seed_variance(matrices: Sequence[Floats]) -> tuple[float, int]:
-    """What seeds contribute to a policy's variance, most of the interaction subtracted; can be negative. And its df."""
-    seeds, datasets = len(matrices[0]), len(matrices)
-    if seeds == 1:
-        return 0.0, 0
-    means = np.mean([one.mean(axis=1) for one in matrices], axis=0)
-    interaction = sum(_interaction(one) for one in matrices if one.shape[1] > 1) / datasets**2
-    return float(means.var(ddof=1) / seeds - INTERACTION_SUBTRACTED * interaction), seeds - 1
+def combined(
+    of_problems: ArrayLike, of_seeds: ArrayLike, interaction: ArrayLike, problem_df: ArrayLike, seed_df: float
+) -> tuple[Floats, Floats]:
+    """Variance of a mean over problems and seeds from its mean squares, and its degrees of freedom; all broadcast.
+
+    The interaction is part of both mean squares, so it is subtracted once. With w the fraction of V_seeds in the
+    variance V,
+
+        1/df = w²·(1 + 4/df_seeds·(1 − w)) / df_seeds + (1 − w)² / df_problems.
+
+    Satterthwaite (1946) has w² alone, for the true w. An estimated w is too small whenever V_seeds is, and with two
+    seeds a test of 5 % then rejects up to 7.8 %; with the factor in brackets 4.4–5.6 % at every true w, and 4.7–5.1 %
+    with three seeds. With a single degree of freedom (two seeds against the base model) √w takes the place of the
+    numerator: 1.7–6.5 %.
+    """
+    problems, seeds, both = (np.asarray(one, dtype=np.float64) for one in (of_problems, of_seeds, interaction))
+    variance = np.maximum(problems - both + seeds, LEAST_OF_SEEDS * seeds)
+    w = np.minimum(1.0, np.divide(seeds, variance, out=np.zeros(variance.shape), where=variance > 0))
+    few = np.sqrt(w) if seed_df < 2 else w**2 * (1 + 4 / seed_df * (1 - w))
+    return variance, np.maximum(1.0, 1 / (few / seed_df + (1 - w) ** 2 / np.asarray(problem_df)))
 
 
 def _interaction(values: Floats) -> float:
     """Variance that the interaction of seeds and problems contributes to the mean of values [seeds, problems]."""
     rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
     seeds, problems = values.shape
-    return float((rest**2).sum() / ((seeds - 1) * (problems - 1)) / (seeds * problems))
+    return float((rest**2).sum() / ((seeds - 1) * max(1, problems - 1)) / (seeds * problems))
 
 
-def _satterthwaite(variances: Sequence[float], dfs: Sequence[int]) -> float:
+def _excess_kurtosis(values: Floats) -> float:
+    """Fourth moment in units of the squared variance, minus the normal distribution's 3; 0 if tails are lighter."""
+    squares = (values - values.mean()) ** 2
+    return max(0.0, float((squares**2).mean() / squares.mean() ** 2 - 3)) if squares.any() else 0.0
+
+
+def satterthwaite(variances: Sequence[float], dfs: Sequence[float]) -> float:
     """Degrees of freedom of a sum of independent variance estimates (Satterthwaite 1946)."""
     squares = sum(v**2 / df for v, df in zip(variances, dfs, strict=True) if df and v > 0)
-    return sum(variances) ** 2 / squares if squares else float(max(1, min(dfs)))
+    return float(sum(variances) ** 2 / squares) if squares else float(max(1, min(dfs)))
 
 
 def t_quantile(alpha: ArrayLike, df: float) -> Floats:
     """Two-sided quantile of Student's t: P(|T| > t) = alpha, for df ≥ 1."""
-    angles, tails = _t_tails(max(1.0, round(df, 3)))
+    angles, tails = _t_tails(round(df, 3))
     return np.asarray(math.sqrt(df) * np.tan(np.interp(-np.asarray(alpha), -tails, angles)))
 
 
-@cache
-def _t_quantiles(df: float) -> Floats:
-    """`t_quantile` at ALPHAS."""
-    return t_quantile(ALPHAS, df)
+def t_tail(t: float, df: float) -> float:
+    """P(|T| > t) of Student's t, for df ≥ 1."""
+    angles, tails = _t_tails(round(df, 3))
+    return float(np.interp(math.atan(t / math.sqrt(df)), angles, tails))
 
 
-@cache
+@lru_cache(maxsize=128)
 def _t_tails(df: float) -> tuple[Floats, Floats]:
     """P(|T| > √df · tan θ) at angles θ: with this substitution the density is proportional to cos^(df − 1) θ."""
-    angles = np.linspace(0, math.pi / 2, 20_001)
+    if df < 50:
+        angles = math.pi / 2 * (1 - np.linspace(1, 0, 4_001) ** 2)  # denser where tails are small
+    else:
+        angles = np.linspace(0, math.atan(40 / math.sqrt(df)), 4_001)  # nothing lies beyond t = 40
     density = np.cos(angles) ** (df - 1)
-    areas = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1])[::-1])])[::-1]
-    return angles, areas / areas[0]
+    areas = np.cumsum(((density[1:] + density[:-1]) * np.diff(angles))[::-1])[::-1]
+    return angles, np.append(areas, 0.0) / areas[0]
 
 
 def sign_flip_p(differences: ArrayLike | Sequence[Floats], flips: int = 10_000, seed: int = 0) -> float:

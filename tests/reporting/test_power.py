@@ -54,7 +54,7 @@ def test_power_is_how_often_the_test_of_the_tables_rejects(problems: int, seeds:
 def test_power_grows_with_problems_seeds_and_difference() -> None:
     frame = power.table(TRUE, 0.1, [20, 100, 500], [2, 3, 8])
     wide = frame.pivot(index="problems", columns="seeds", values="power").to_numpy()
-    assert (np.diff(wide, axis=0) > 0).all()
+    assert (np.diff(wide[:, 1:], axis=0) > 0).all()  # two seeds limit it to a quarter, whatever the problems
     assert (np.diff(wide, axis=1) > 0).all()
     assert power.power(TRUE, 0.0, 100, 3) < 0.07
     assert power.power(power.with_seed_sd(TRUE, 0.0), 0.1, 500, 3) > power.power(TRUE, 0.1, 500, 3)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up import Experiment
+from made_up import DATASET, Experiment
 
 from maxk.artifacts import files
 from maxk.errors import UserError
@@ -78,14 +78,33 @@ def test_latex_twins_are_well_formed(small: Experiment) -> None:
 
 def test_the_paper_s_tables_are_declared(small: Experiment) -> None:
     declared = {one.name: one for one in tables.paper_tables(small.config)}
-    assert list(declared) == [f"table{i}" for i in range(1, 9)]
+    assert list(declared) == [f"table{i}" for i in (1, 2, 3, 4, 5, 6, 13, 14)]  # of CodeContests, and of MBPP
     assert [c.header for c in declared["table1"].columns][:2] == ["easy pass@1", "easy pass@128"]
     assert [c.header for c in declared["table4"].columns][-2:] == ["mean max@1", "mean max@128"]
     assert declared["table5"].title.startswith("pass@k on easy")
-    assert [c.header for c in declared["table8"].columns] == ["max@1", "max@2", "max@128"]
-    assert {c.dataset for c in declared["table8"].columns} == {"hard"}
-    with pytest.raises(UserError, match="no table 'table9'; this experiment has table1 … table8"):
+    assert [c.header for c in declared["table14"].columns] == ["max@1", "max@2", "max@128"]
+    assert {c.dataset for c in declared["table14"].columns} == {"hard"}
+    with pytest.raises(UserError, match=r"no table 'table9'; this experiment has table1, .*, table14, statistics"):
         tables.table(small.config, "table9")
+
+
+def test_datasets_without_a_role_have_their_tables_after_the_paper_s(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(datasets={"easy": DATASET, "hard": {**DATASET, "paper": "livebench"}})
+    named = {one.name: one.columns[0].dataset for one in tables.paper_tables(made.config)[4:]}
+    assert named == {"table9": "hard", "table10": "hard", "table15": "easy", "table16": "easy"}
+
+
+def test_cells_are_darker_where_a_column_s_values_are_higher(experiment: Callable[..., Experiment]) -> None:
+    made = experiment().score_all({"base": {"easy": [0.0, 0.2]}, "grpo/seed0": {"easy": [0.2, 0.4]}})
+    made.score("bon_mean/seed0", "easy", [1.0, 0.2])
+    spec = tables.table(made.config, "table6")
+    latex = rendering.to_latex(rendering.fill(spec, load(made.config), made.config))
+    assert r"\usepackage[table]{xcolor}" in latex
+    shades = [re.findall(r"gray!(\d+)", line) for line in latex.splitlines() if line.endswith(r"\\")]
+    assert shades[1:] == [[], ["16"] * 3, ["40"] * 3]  # means .1, .3 and .6
+    assert "cellcolor" not in rendering.to_latex(
+        rendering.fill(tables.table(made.config, "table2"), load(made.config), made.config)
+    )
 
 
 def test_rows_that_are_not_trained_are_left_out_and_named(small: Experiment) -> None:

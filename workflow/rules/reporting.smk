@@ -1,7 +1,7 @@
 """Tables, figures, summary and report, from the scores of all policies.
 
 Writes results/table*.{csv,md,tex}, results/statistics.csv, results/paired_tests.csv, results/comparison.{csv,md},
-results/*.{png,pdf}, results/summary.md and results/report.html. One job makes all tables, and one all figures, because
+results/diversity.{csv,md}, results/*.{png,pdf}, results/summary.md and results/report.html. One job makes all tables, and one all figures, because
 reading scores takes most of the time. `maxk.reporting.tables` and `.figures` declare names, titles and captions.
 """
 
@@ -14,7 +14,7 @@ SCORES = CONFIG.scores(CONFIG.policies)
 
 
 rule table:
-    """Write the paper's tables (CSV, Markdown, LaTeX), intervals, paired tests and the comparison with the paper."""
+    """Write the paper's tables (CSV, Markdown, LaTeX), intervals, paired tests, diversity and the comparison with the paper."""
     input:
         scores=SCORES,
     output:

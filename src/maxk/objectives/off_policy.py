@@ -132,8 +132,6 @@ class BonOffPolicyLoo2(_ClampedLogRatios):
 
     def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
         n = rewards.shape[1]
-        if k == n:
-            return rewards.new_zeros(rewards.shape)
         ascending, order = rewards.sort(dim=1)
         rho, to_means = scaled_ratios(self._bounded(log_ratios, k).gather(1, order), k)
         step, t, below = steps(ascending), ranks(rewards), products_below(rho, k - 1)
@@ -142,7 +140,7 @@ class BonOffPolicyLoo2(_ClampedLogRatios):
         for products in reversed(below):
             loss = loss + products * between
             between = sum_above(rho * between)
-        return unsort((gain - loss) * to_means / (n - k), order)
+        return unsort((gain - loss) * to_means / max(1, n - k), order)  # k = n: all terms are 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +156,6 @@ class BonLoo2FirstOrder(_ClampedLogRatios):
 
     def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
         n = rewards.shape[1]
-        if k == n:
-            return rewards.new_zeros(rewards.shape)
         ascending, order = rewards.sort(dim=1)
         delta = self._bounded(log_ratios, 1).gather(1, order).expm1()
         first = best_of_k_weights(rewards, k)  # C(t−1, k−1)/C(n,k), and with one or two of the members below t fixed:
@@ -169,7 +165,7 @@ class BonLoo2FirstOrder(_ClampedLogRatios):
         lost = step * (t - k) * (n - t + 1)
         apart, paired = first / (t - 1).clamp(min=1), second / (t - 2).clamp(min=1)
         loss = sum_above(lost * (apart + paired * sums)) - delta * sum_above(lost * paired)
-        return unsort((gain - loss) / (n - k), order)
+        return unsort((gain - loss) / max(1, n - k), order)  # k = n: all terms are 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,6 +107,11 @@ def _sign(values: pd.Series[float]) -> pd.Series[float]:
 
 
 # ---------------------------------------------------------------------------------------------------- Markdown
+def to_markdown(frame: pd.DataFrame) -> str:
+    """The counts, then all cells that are shown."""
+    return counts_to_markdown(frame) + "\n" + cells_to_markdown(frame)
+
+
 def counts_to_markdown(frame: pd.DataFrame) -> str:
     """How often directions agree, by reference and quantity, each cell counted once."""
     kinds = sorted(set(frame.compared))

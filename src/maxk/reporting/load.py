@@ -35,6 +35,7 @@ class Cell:
     """Scores of a row on a dataset: estimates [seeds, problems, ks]; statistics of samples are pooled over seeds."""
 
     seeds: tuple[int, ...]  # training seeds; empty for the base model, which has one set of scores
+    rewards: Floats  # [seeds, problems, n], ascending
     estimates: Mapping[str, Floats]  # by metric: "max", "pass"
     entropies: Floats | None  # of all completions; None if the backend gave none
     mean_tokens: float
@@ -101,10 +102,14 @@ class Scores:
     def half(self, which: int) -> Scores:
         """Scores of every second problem of each dataset, starting with the first (0) or the second (1).
 
-        Only estimates are halved; entropies and lengths remain those of all problems.
+        Rewards and estimates are halved; entropies and lengths remain those of all problems.
         """
         halves = {
-            place: replace(cell, estimates={m: e[:, which::2] for m, e in cell.estimates.items()})
+            place: replace(
+                cell,
+                rewards=cell.rewards[:, which::2],
+                estimates={m: e[:, which::2] for m, e in cell.estimates.items()},
+            )
             for place, cell in self.cells.items()
         }
         return replace(self, cells=halves)
@@ -232,6 +237,7 @@ def _cell(seeds: tuple[int, ...], tables: Sequence[pa.Table]) -> Cell:
     entropies = [_flat(table["entropies"]) for table in tables]
     return Cell(
         seeds=seeds,
+        rewards=np.stack([_matrix(table["rewards"]) for table in tables]),
         estimates={m: np.stack([_matrix(table[f"{m}_at_k"]) for table in tables]) for m in ("max", "pass")},
         entropies=np.concatenate(entropies) if all(len(one) for one in entropies) else None,
         mean_tokens=float(np.mean([table["mean_tokens"].to_numpy() for table in tables])),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ import pandas as pd
 from maxk.errors import UserError
 from maxk.reporting import markdown
 from maxk.reporting.load import Scores
-from maxk.statistics import INTERACTION_SUBTRACTED, Floats, t_quantile
+from maxk.statistics import Floats, combined, t_quantile
 
 SIMULATIONS = 20_000
 LEVEL = 0.05
@@ -82,9 +83,22 @@ def power(parts: Components, difference: float, problems: int, seeds: int) -> fl
 
     seen = difference + rng.normal(0, np.sqrt(of_problems + 2 * parts.seed / seeds), SIMULATIONS)
     interaction = estimated(rest, df_seed * df_problem)
-    seed_variance = np.maximum(0, estimated(of_seeds, df_seed) - INTERACTION_SUBTRACTED * interaction)
-    squared = t_quantile(LEVEL, df_problem) ** 2 * estimated(of_problems, df_problem)
-    return float(np.mean(seen**2 > squared + t_quantile(LEVEL, df_seed) ** 2 * seed_variance))
+    means = estimated(of_problems, df_problem), estimated(of_seeds, df_seed)
+    variance, df = combined(*means, interaction, df_problem, df_seed)
+    of_trainings = t_quantile(LEVEL, df_problem) ** 2 * means[0]
+    return float(np.mean(seen**2 > np.maximum(_critical(df) ** 2 * variance, of_trainings)))
+
+
+def _critical(df: Floats) -> Floats:
+    """Quantiles of Student's t, interpolated in 1/df."""
+    return np.interp(1 / df, *_quantiles())
+
+
+@cache
+def _quantiles() -> tuple[Floats, Floats]:
+    """Values of 1/df and the quantiles there."""
+    at = np.linspace(1e-4, 1, 500)
+    return at, np.array([float(t_quantile(LEVEL, 1 / one)) for one in at])
 
 
 def table(parts: Components, difference: float, problems: Sequence[int], seeds: Sequence[int]) -> pd.DataFrame:

@@ -24,6 +24,7 @@ from maxk.statistics import SignedRank
 # Below so many problems that differ, Wilcoxon's two-sided p is 2/2⁵ at least.
 FEWEST_FOR_SIGNIFICANCE = 6
 WIDEST_UNSCALED = 5  # columns that fit a page in LaTeX
+DARKEST = 40  # percent of grey
 
 
 # ------------------------------------------------------------------------------------------------------------- filling
@@ -203,8 +204,9 @@ def to_latex(filled: Filled) -> str:
     """A booktabs table, scaled to the line where it is wide."""
     table, columns = filled.table, list(filled.values.columns)
     wide = len(columns) > WIDEST_UNSCALED
+    shades = _shades(filled) if table.shaded else None
     lines = [
-        r"% \usepackage{booktabs,graphicx}",
+        r"% \usepackage{booktabs,graphicx}" + ("" if shades is None else r" \usepackage[table]{xcolor}"),
         r"\begin{table}[t]",
         r"\centering",
         rf"\caption{{{_escape_latex(table.title)}}}",
@@ -217,11 +219,20 @@ def to_latex(filled: Filled) -> str:
     ]
     for row in filled.values.index:
         cells = _cells(filled, row, blank="--", bold=r"\textbf{{{}}}", underline=r"\underline{{{}}}", star="*")
+        if shades is not None:
+            cells = (shade + cell for shade, cell in zip(shades.loc[row], cells, strict=True))
         lines.append(" & ".join([_escape_latex(filled.labels[row]), *cells]) + r" \\")
     notes = " ".join(_escape_latex(note) for note in filled.notes)
     lines += [r"\bottomrule", r"\end{tabular}" + ("}" if wide else ""), ""]
     lines += [rf"\par\smallskip\footnotesize {notes}", r"\end{table}"]
     return "\n".join(lines) + "\n"
+
+
+def _shades(filled: Filled) -> pd.DataFrame:
+    """LaTeX that shades a cell: from white at the lowest value of its column to DARKEST % grey at the highest."""
+    spread = filled.values.max() - filled.values.min()
+    fractions = ((filled.values - filled.values.min()) / spread.where(spread > 0)).fillna(0)
+    return fractions.map(lambda one: rf"\cellcolor{{gray!{round(DARKEST * one)}}}" if one else "")
 
 
 def _title(table: PaperTable) -> str:

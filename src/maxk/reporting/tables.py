@@ -1,7 +1,7 @@
 """Every table of an experiment, declared once: its name, title, caption and what fills it.
 
-Tables are numbered as in the paper: four over all datasets, then pass@k and max@k of each dataset. `statistics`,
-`paired_tests` and `comparison` hold the numbers behind them, one observation per row.
+Tables are numbered as in the paper: four over all datasets, then pass@k and max@k of each dataset, by its role `paper`.
+`statistics`, `paired_tests`, `comparison` and `diversity` hold the numbers behind them, one observation per row.
 
     maxk table table2 statistics --config results/config.json      # results/table2.{csv,md,tex}, results/statistics.csv
 
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
@@ -29,6 +30,9 @@ MARKS = (
     "Bold: best of a column; underlined: second; *: off-policy BoN is significantly better than the paper's best "
     "baseline (Wilcoxon, as in the paper). Notes give the tests."
 )
+
+
+PAPER_DATASETS = ("codecontests", "livecodebench", "livebench", "codeforces", "mbpp")  # in the order of tables 5 to 14
 
 
 # ---------------------------------------------------------------------------------------------------- kinds of tables
@@ -78,6 +82,7 @@ class PaperTable(Table):
 
     columns: tuple[Column, ...]
     rows: tuple[str, ...] | None = None
+    shaded: bool = False  # in LaTeX, darker where a column's values are higher
 
     @property
     def suffixes(self) -> tuple[str, ...]:
@@ -118,7 +123,7 @@ class DataTable(Table):
 # ------------------------------------------------------------------------------------------------------- declarations
 def tables(config: Config) -> dict[str, Table]:
     """All tables of an experiment by name, in order."""
-    listed = [*paper_tables(config), STATISTICS, PAIRED_TESTS, COMPARISON]
+    listed = [*paper_tables(config), STATISTICS, PAIRED_TESTS, COMPARISON, DIVERSITY]
     return {table.name: table for table in listed}
 
 
@@ -157,20 +162,31 @@ def paper_tables(config: Config) -> list[PaperTable]:
             _per_dataset(config, [f"max@{k}" for k in both]),
             (BASE, *_longer_training(config)),
         ),
-        *_by_dataset(config, first=5),
+        *_by_dataset(config),
     ]
 
 
-def _by_dataset(config: Config, first: int) -> Iterator[PaperTable]:
-    """pass@k and max@k of each dataset, numbered from `first`."""
-    kinds = [(dataset, metric) for dataset in config.evaluated for metric in ("pass", "max")]
-    for number, (dataset, metric) in enumerate(kinds, first):
-        yield PaperTable(
-            f"table{number}",
-            f"{metric}@k on {dataset} for different values of k",
-            f"One of the paper's Tables 5 to 14: {metric}@k on one dataset for every k that is reported. " + MARKS,
-            tuple(Column(dataset, q, q) for q in (f"{metric}@{k}" for k in config.report.ks)),
-        )
+def _by_dataset(config: Config) -> Iterator[PaperTable]:
+    """pass@k and max@k of each dataset, with the numbers that its counterpart has in the paper."""
+    for dataset, first in _numbers(config).items():
+        for number, metric in enumerate(("pass", "max"), first):
+            yield PaperTable(
+                f"table{number}",
+                f"{metric}@k on {dataset} for different values of k",
+                f"One of the paper's Tables 5 to 14: {metric}@k on one dataset for every k reported. In LaTeX a "
+                "cell is the darker the higher its value is within the column. " + MARKS,
+                tuple(Column(dataset, q, q) for q in (f"{metric}@{k}" for k in config.report.ks)),
+                shaded=True,
+            )
+
+
+def _numbers(config: Config) -> dict[str, int]:
+    """By dataset, the number of the first of its two tables: those of the paper's dataset, else from 15 on."""
+    taken = {role: 5 + 2 * place for place, role in enumerate(PAPER_DATASETS)}
+    of_roles = {name: taken.pop(role) for name in config.evaluated if (role := config.datasets[name].paper) in taken}
+    others = (name for name in config.evaluated if name not in of_roles)
+    numbers = of_roles | {name: 15 + 2 * place for place, name in enumerate(others)}
+    return dict(sorted(numbers.items(), key=lambda item: item[1]))
 
 
 def _per_dataset(config: Config, quantities: Sequence[str]) -> tuple[Column, ...]:
@@ -188,10 +204,9 @@ def _longer_training(config: Config) -> Iterator[str]:
             yield name
 
 
-def _statistics(scores: Scores, config: Config) -> pd.DataFrame:
-    from maxk.reporting import estimates
-
-    return estimates.means(scores, config)
+def _of(module: str, function: str) -> Callable[..., Any]:
+    """A function of a module of this package, which is imported when it is called."""
+    return lambda *arguments: getattr(import_module(f"maxk.reporting.{module}"), function)(*arguments)
 
 
 STATISTICS = DataTable(
@@ -199,14 +214,8 @@ STATISTICS = DataTable(
     "Every mean with its interval",
     "Every number of the tables and every point of the curves with its interval over problems, and over training seeds "
     "if there are several: one row per policy, dataset and quantity.",
-    _statistics,
+    _of("estimates", "means"),
 )
-
-
-def _paired_tests(scores: Scores, config: Config) -> pd.DataFrame:
-    from maxk.reporting import estimates
-
-    return estimates.differences(scores, config)
 
 
 PAIRED_TESTS = DataTable(
@@ -218,26 +227,8 @@ PAIRED_TESTS = DataTable(
     "training seeds it is about methods, with one about these trained policies. Wilcoxon's signed-rank test on means "
     "over seeds is the paper's (Holm-corrected over datasets). Further: on how many problems either is better, and the "
     "rank-biserial correlation.",
-    _paired_tests,
+    _of("estimates", "differences"),
 )
-
-
-def _comparison(scores: Scores, config: Config) -> pd.DataFrame:
-    from maxk.reporting import comparison
-
-    return comparison.compare(scores, config)
-
-
-def _comparison_counts(frame: pd.DataFrame) -> str:
-    from maxk.reporting import comparison
-
-    return comparison.counts_to_markdown(frame)
-
-
-def _comparison_page(frame: pd.DataFrame) -> str:
-    from maxk.reporting import comparison
-
-    return comparison.counts_to_markdown(frame) + "\n" + comparison.cells_to_markdown(frame)
 
 
 COMPARISON = DataTable(
@@ -246,9 +237,20 @@ COMPARISON = DataTable(
     "Our numbers beside the published ones, wherever policy and dataset have a counterpart in the paper. Values are "
     "compared only where tasks and base model are the paper's; elsewhere only directions are: does a policy differ "
     "from the base model, or from GRPO, with the sign that it has in the paper?",
-    _comparison,
-    _comparison_counts,
-    _comparison_page,
+    _of("comparison", "compare"),
+    _of("comparison", "counts_to_markdown"),
+    _of("comparison", "to_markdown"),
+)
+
+
+DIVERSITY = DataTable(
+    "diversity",
+    "What training did to the spread of answers",
+    "Problems solved by any sample, and those lost and gained by training; max@k by how often the base model solves a "
+    "problem; from which k a policy is above GRPO, with its interval; and the reward when one test chooses.",
+    _of("diversity", "table"),
+    _of("diversity", "to_markdown"),
+    _of("diversity", "to_markdown"),
 )
 
 
@@ -256,9 +258,5 @@ def table(config: Config, name: str) -> Table:
     """A table by its name. Raises UserError if the experiment has no such table."""
     known = tables(config)
     if name not in known:
-        count = len(paper_tables(config))
-        raise UserError(
-            f"no table {name!r}; this experiment has table1 … table{count} (from table5 on two for each of its "
-            f"{len(config.evaluated)} evaluated datasets), statistics, paired_tests and comparison"
-        )
+        raise UserError(f"no table {name!r}; this experiment has {', '.join(known)}")
     return known[name]

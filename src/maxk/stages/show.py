@@ -11,7 +11,9 @@ from maxk import config as configuration
 
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("show", help="print a table in the terminal")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="table1, table2, … or comparison; without it, a list")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="table1, …, comparison or diversity; without it, a list"
+    )
     parser.set_defaults(run=run)
 
 

@@ -4,7 +4,8 @@
     maxk table all --config results/config.json
 
 `maxk.reporting.tables` declares them: the paper's numbered tables, `statistics` (intervals of every number),
-`paired_tests` (differences between policies) and `comparison` (our numbers beside the paper's).
+`paired_tests` (differences between policies), `comparison` (our numbers beside the paper's) and `diversity` (problems
+solved and lost, and from which k a policy is above GRPO).
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from maxk import config as configuration
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("table", help="write tables from scores")
     parser.add_argument(
-        "names", nargs="+", metavar="NAME", help="table1, table2, …, statistics, paired_tests, comparison, or `all`"
+        "names",
+        nargs="+",
+        metavar="NAME",
+        help="table1, …, statistics, paired_tests, comparison, diversity, or `all`",
     )
     parser.set_defaults(run=run)
 

@@ -1,0 +1,141 @@
+"""What training did to the spread of answers: `diversity.csv`, one row per policy and dataset.
+
+- Problems with a full pass among the n samples, and which of the base model's were lost or gained. Their fraction is
+  the ceiling of pass@k.
+- max@headline_k on problems that the base model never, rarely (below 10 % of its samples) and often solves. The split
+  uses the base model's own samples, so its mean on problems that it never solves is too low by selection: compare
+  trained policies with one another.
+- The k from which a policy is above GRPO, with its interval (`maxk.statistics.crossing`), from all k up to n; infinite
+  if it is not above at n.
+- Best-of-headline_k by an imperfect verifier: chosen by a problem's first test, judged by all others
+  (`maxk.estimators.selected_at_k`). Blank where the verdicts are no longer there, or a problem has a single test.
+
+Numbers of several training seeds are means over them.
+
+    maxk table diversity --config results/config.json
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from maxk import statistics
+from maxk.artifacts import files, records
+from maxk.artifacts.paths import BASE, policy_name
+from maxk.config import Config
+from maxk.estimators import max_at_k, selected_at_k
+from maxk.evaluation.first_test import by_first_test
+from maxk.reporting import estimates, markdown
+from maxk.reporting.load import Cell, Scores
+from maxk.statistics import Floats
+
+RARELY = 0.1
+SPLITS = ("never", "rarely", "often")
+_COLUMNS = (
+    *("policy", "label", "dataset", "seeds", "problems", "solved", "lost", "gained"),
+    *(f"{what}_{split}" for split in SPLITS for what in ("problems", "max")),
+    *("crossing", "crossing_low", "crossing_high", "selected"),
+)
+
+
+def table(scores: Scores, config: Config) -> pd.DataFrame:
+    """One row per policy and dataset that has scores."""
+    return pd.DataFrame(_rows(scores, config), columns=_COLUMNS)
+
+
+def _rows(scores: Scores, config: Config) -> Iterator[dict[str, Any]]:
+    grpo = estimates.roles(config).grpo
+    for (row, dataset), cell in scores.cells.items():
+        base, reference = scores.cells.get((BASE, dataset)), scores.cells.get((str(grpo), dataset))
+        yield {
+            "policy": row,
+            "label": scores.labels[row],
+            "dataset": dataset,
+            "seeds": max(1, len(cell.seeds)),
+            "problems": cell.rewards.shape[1],
+            **solved(cell.rewards, base.rewards if base else None),
+            **(by_difficulty(cell.rewards, base.rewards, config.report.headline_k) if base else {}),
+            **(_crossing(cell.rewards, reference.rewards, config) if reference and row not in (BASE, grpo) else {}),
+            "selected": _selected(row, dataset, cell, config),
+        }
+
+
+def solved(rewards: Floats, base: Floats | None) -> dict[str, float]:
+    """Problems with a full pass, and those lost and gained against the base; rewards [seeds, problems, n]."""
+    own = (rewards == 1).any(axis=2)
+    counts = {"solved": float(own.sum(axis=1).mean())}
+    if base is None:
+        return counts
+    before = (base == 1).any(axis=2)[0]
+    lost, gained = (before & ~own).sum(axis=1).mean(), (own & ~before).sum(axis=1).mean()
+    return counts | {"lost": float(lost), "gained": float(gained)}
+
+
+def by_difficulty(rewards: Floats, base: Floats, k: int) -> dict[str, float]:
+    """Number of problems, and mean max@k on them, by how often the base solves them; NaN where there is none."""
+    rate = (base == 1).mean(axis=(0, 2))
+    groups = dict(zip(SPLITS, (rate == 0, (rate > 0) & (rate < RARELY), rate >= RARELY), strict=True))
+    values = max_at_k(rewards, k).mean(axis=0)
+    found = {f"problems_{name}": int(members.sum()) for name, members in groups.items()}
+    return found | {f"max_{name}": float(values[m].mean()) if m.any() else float("nan") for name, m in groups.items()}
+
+
+def _crossing(rewards: Floats, reference: Floats, config: Config) -> dict[str, float]:
+    ks = range(1, rewards.shape[2] + 1)
+    a, b = (max_at_k(one, list(ks)) for one in (rewards, reference))
+    found = statistics.crossing(a, b, ks, config.report.confidence)
+    at, low, high = (math.inf if k is None else k for k in found)
+    return {"crossing": at, "crossing_low": low, "crossing_high": high}
+
+
+def _selected(row: str, dataset: str, cell: Cell, config: Config) -> float | None:
+    """Mean over seeds and problems, from the verdicts."""
+    policies = [policy_name(row, seed) for seed in cell.seeds] or [row]
+    shards = range(config.sampling.shards)
+    paths = [config.layout.verdicts(policy, dataset, shard) for policy in policies for shard in shards]
+    if not all(Path(path).exists() for path in paths):
+        return None
+    parts = [by_first_test(files.read_table(path, records.VERDICT), config.sampling.n) for path in paths]
+    if any(one is None for one in parts):
+        return None
+    means = [selected_at_k(*one, config.report.headline_k) for one in parts if one is not None]
+    return float(np.concatenate(means).mean())
+
+
+# ---------------------------------------------------------------------------------------------------- Markdown
+def to_markdown(frame: pd.DataFrame) -> str:
+    """One table for readers, datasets one below the other."""
+    header = ["policy", "dataset", "solved", "lost", "gained", *(f"max: {split}" for split in SPLITS)]
+    lines = ["**Diversity: problems solved, and where policies differ**", ""]
+    lines += markdown.head([*header, "above GRPO from k", "chosen by one test"], words=2)
+    lines += [markdown.row(_cells(row)) for row in estimates.records(frame)]
+    notes = [
+        "Solved: problems with a full pass among all samples; lost and gained against the base model. max: on problems "
+        "that the base model never, rarely (below 10 % of its samples) and often solves; the base model's own means "
+        "are affected by this selection. Above GRPO from k: with its interval; never: not up to the number of samples. "
+        "Chosen by one test: the other tests' reward of the sample that is chosen by the first. Means over seeds.",
+    ]
+    return markdown.below(lines, notes)
+
+
+def _cells(row: dict[str, Any]) -> Iterator[str]:
+    yield from (markdown.escape(row["label"]), markdown.escape(row["dataset"]))
+    yield from (_number(row[key], "g") for key in ("solved", "lost", "gained"))
+    yield from (_number(row[f"max_{split}"], ".3f") for split in SPLITS)
+    low, at, high = (_k(row[key]) for key in ("crossing_low", "crossing", "crossing_high"))
+    yield "–" if pd.isna(row["crossing"]) else f"{at} [{low}, {high}]"
+    yield _number(row["selected"], ".3f")
+
+
+def _number(value: float, form: str) -> str:
+    return "–" if pd.isna(value) else f"{value:{form}}"
+
+
+def _k(value: float) -> str:
+    return "never" if value == math.inf else f"{value:.0f}"

@@ -1,0 +1,82 @@
+"""Problems solved and lost, difficulty, crossings and selection by one test, on made-up scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from made_up import Experiment, N
+
+from maxk.artifacts import files, records
+from maxk.artifacts.records import Provenance
+from maxk.evaluation.first_test import by_first_test
+from maxk.reporting import diversity
+from maxk.reporting.load import load
+
+
+def passes(*counts: int) -> np.ndarray:
+    """Rewards [problems, N]: 1 for so many samples of a problem, 0.5 for the others."""
+    return np.where(np.arange(N) < np.array(counts)[:, None], 1.0, 0.5)
+
+
+@pytest.fixture
+def made(experiment: Callable[..., Experiment]) -> Experiment:
+    """Base: never, rarely, often and always solves one problem each. GRPO keeps the last two, BoN mean all but one."""
+    made = experiment(datasets={"easy": experiment().config.model_dump(mode="json")["datasets"]["easy"]})
+    made.score("base", "easy", passes(0, 2, 64, N))
+    made.score("grpo/seed0", "easy", passes(0, 0, N, N))
+    made.score("bon_mean/seed0", "easy", passes(1, 2, 0, N))
+    return made
+
+
+def test_problems_are_solved_lost_and_gained(made: Experiment) -> None:
+    frame = diversity.table(load(made.config), made.config).set_index("policy")
+    assert frame.loc["base", ["solved", "lost", "gained"]].tolist() == [3, 0, 0]
+    assert frame.loc["grpo", ["solved", "lost", "gained"]].tolist() == [2, 1, 0]
+    assert frame.loc["bon_mean", ["solved", "lost", "gained"]].tolist() == [3, 1, 1]
+
+
+def test_difficulty_is_the_base_model_s(made: Experiment) -> None:
+    frame = diversity.table(load(made.config), made.config).set_index("policy")
+    assert frame.loc["grpo", ["problems_never", "problems_rarely", "problems_often"]].tolist() == [1, 1, 2]
+    assert frame.loc["grpo", ["max_never", "max_rarely", "max_often"]].tolist() == [0.5, 0.5, 1]
+    assert frame.loc["bon_mean", ["max_never", "max_rarely", "max_often"]].tolist() == [1, 1, 0.75]
+
+
+def test_a_crossing_with_grpo_is_found_among_all_k(experiment: Callable[..., Experiment]) -> None:
+    """GRPO earns 0.6 always, BoN mean 1 once in 128 samples and else 0.5: above from 0.5·k/128 > 0.1, k = 26."""
+    made = experiment()
+    made.score("base", "easy", [0.5] * 12)
+    made.score("grpo/seed0", "easy", [0.6] * 12)
+    made.score("bon_mean/seed0", "easy", passes(*[1] * 12))
+    frame = diversity.table(load(made.config), made.config).set_index("policy")
+    assert frame.loc["bon_mean", ["crossing_low", "crossing", "crossing_high"]].tolist() == [26, 26, 26]
+    assert np.isnan(frame.loc["grpo", "crossing"])
+    text = diversity.to_markdown(frame.reset_index())
+    assert "| 26 [26, 26] | – |" in text
+    made.score("bon_mean/seed0", "easy", [0.5] * 12)
+    assert diversity.table(load(made.config), made.config).set_index("policy").crossing["bon_mean"] == math.inf
+
+
+def test_one_test_chooses_and_the_others_judge(made: Experiment) -> None:
+    """Sample 0 passes the first test only, all others the second and third: the first test chooses badly."""
+    rows = [(f"easy-{p}", i, ["passed" if (t == 0) == (i == 0) else "wrong_answer" for t in range(3)])
+            for p in range(2) for i in reversed(range(N))]  # fmt: skip
+    ids, indices, statuses = zip(*rows, strict=True)
+    columns = {"problem_id": ids, "sample_index": indices, "extraction": ["ok"] * len(rows), "statuses": statuses}
+    source = Provenance(stage="verify", experiment=made.config.name, settings={})
+    path = made.config.layout.verdicts("grpo/seed0", "easy", 0)
+    files.write_table(path, columns, records.VERDICT, source)
+    visible, hidden = by_first_test(files.read_table(path, records.VERDICT), N)
+    np.testing.assert_array_equal(visible, np.arange(N) == np.zeros((2, 1)))
+    np.testing.assert_array_equal(hidden, 1 - visible)
+    frame = diversity.table(load(made.config), made.config).set_index("policy")
+    assert frame.selected["grpo"] == 0  # the only one that passes among all 128
+    assert np.isnan(frame.selected["base"])
+
+
+def test_a_single_test_leaves_nothing_to_judge_by() -> None:
+    columns = {"problem_id": ["a"], "sample_index": [0], "extraction": ["ok"], "statuses": [["passed"]]}
+    assert by_first_test(records.VERDICT.empty_table().from_pydict(columns, schema=records.VERDICT), 1) is None
