@@ -5,6 +5,7 @@ One engine serves all tests: starting it takes most of their time.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def tokenizer(policies: list[Policy]) -> Any:
 
 
 def drawn(backend: sampling.Backend, requests: list[Request]) -> dict[tuple[str, int], list[Completion]]:
-    return {(r.problem_id, r.first): completions for r, completions in backend.sample(requests)}
+    return {(r.problem_id, r.first): completions for done in backend.sample(requests) for r, completions in done}
 
 
 def table(completions: dict[tuple[str, int], list[Completion]]) -> pa.Table:
@@ -111,6 +112,13 @@ def test_seeds_repeat_and_company_does_not_matter(backend: VllmBackend) -> None:
     assert [c.text for c in first["p/0", 0]] != [c.text for c in first["p/0", 4]]
     other = sampling.requests(PROBLEMS, PROMPTS, "base", CONFIG.model_copy(update={"seed": 1}))
     assert [c.text for c in drawn(backend, other)["p/0", 0]] != [c.text for c in first["p/0", 0]]
+
+
+def test_a_sample_is_the_same_whichever_request_draws_it(backend: VllmBackend) -> None:
+    first = drawn(backend, REQUESTS)
+    whole = [*first["p/0", 0], *first["p/0", 4]]
+    [[(_, tail)]] = backend.sample([dataclasses.replace(REQUESTS[0], first=3, count=5)])
+    assert tail == whole[3:]
 
 
 def test_more_samples_than_the_engine_runs_at_once(backend: VllmBackend) -> None:

@@ -112,6 +112,9 @@ SAMPLE = pa.schema(
     ]
 )
 
+# What a sampling job has drawn so far (maxk.artifacts.journal). A row is reused while its problem's prompt is the same.
+DRAWN = SAMPLE.append(_required("prompt_digest", pa.string()))
+
 # Rendered prompts, one row per problem, in their own file: a column in the samples would repeat each n times.
 PROMPT = pa.schema([_required("problem_id", pa.string()), _required("prompt", pa.string())])
 
@@ -162,6 +165,7 @@ COLUMNS: Mapping[str, str] = {
     "finish_reason": "`stop` (end of sequence) or `length` (token limit)",
     "entropy": "mean token entropy of the policy in nats (paper, Figure 2); null if it was not asked for",
     "prompt": "rendered prompt: statement, template and chat template",
+    "prompt_digest": "SHA-256 (16 hex digits) of the rendered prompt",
     "extraction": "how the program was found in the completion: `fenced`, `unclosed`, `bare` or `none`",
     "statuses": "the status of every test, in the order of the tests",
     "program": "digest of the program; null if there is none",

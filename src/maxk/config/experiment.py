@@ -27,6 +27,7 @@ RESERVED = (
     "benchmarks",
     "cache",
     "data",
+    "drawn",
     "experiments",
     "logs",
     "mlartifacts",

@@ -6,19 +6,21 @@ of the batch is a distinct prefix, not a sample: a row splits where its samples 
 fifth of the rows and takes a tenth of the CPU time (benchmarks/sampling.py); a large model saves the repeated prompts
 and the finished rows.
 
-*A sample depends on its request alone.* `generate` draws from one global random state, so a sample would depend on the
-other samples of its batch. Here every request first draws its own uniform numbers, one per token; a token is the
-inverse of the cumulative distribution at its number. Batches change a sample only if rounding inside the model moves a
+*A sample depends on its seed and number alone.* `generate` draws from one global random state, so a sample would depend
+on the other samples of its batch. Here every sample has its own uniform numbers, one per token; a token is the inverse
+of the cumulative distribution at its number. Batches change a sample only if rounding inside the model moves a
 boundary across that number (docs/sampling.md).
 
-Requests are sorted by prompt length and packed into batches by a budget of tokens.
+The requests of a chunk are sorted by prompt length and packed into batches by a budget of tokens.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
+import numpy as np
 import torch
 from transformers import DynamicCache, TopPLogitsWarper
 
@@ -27,11 +29,12 @@ from maxk.artifacts import models
 from maxk.artifacts.packing import packed
 from maxk.artifacts.records import Policy
 from maxk.config import Sampling
-from maxk.sampling import Completion, Request
+from maxk.sampling import Completion, Drawn, Request
 
 Prompts = Mapping[str, list[int]]  # token ids of every prompt
 
-RESOLUTION = 2**30  # of the uniform numbers; a row number plus a uniform number must fit a float64 (`_inverse`)
+RESOLUTION_BITS = 30  # of the uniform numbers; a row number plus a uniform number must fit a float64 (`_inverse`)
+RESOLUTION = 2**RESOLUTION_BITS
 
 
 class TransformersBackend:
@@ -49,23 +52,30 @@ class TransformersBackend:
         self.stop_tokens = sampling.stop_tokens(policy, self.tokenizer, config)
         self.facts: Mapping[str, str | float] = {"device": self.device.type, "dtype": dtype}
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
-        """Yields every request with its completions, longest prompts first."""
+    def sample(self, requests: Sequence[Request]) -> Iterator[Drawn]:
+        """Yields batches of requests with their completions."""
         limit = getattr(self.model.config, "max_position_embeddings", None)
         prompts = sampling.encode(requests, self.tokenizer, self.config, limit)
         for batch in self.batches(requests, prompts):
             completions = iter(self._completions(batch, prompts))
-            for request in batch:
-                yield request, [next(completions) for _ in range(request.count)]
+            yield [(request, [next(completions) for _ in range(request.count)]) for request in batch]
 
     def batches(self, requests: Sequence[Request], prompts: Prompts) -> Iterator[list[Request]]:
-        """Requests by decreasing prompt length, up to `batch_tokens` per batch; a larger request is its own batch."""
+        """Chunk after chunk, by decreasing prompt length; up to `batch_tokens`, or one larger request, per batch.
+
+        A job that goes on after whole batches forms the batches that were left, and one with a larger n first those of
+        the smaller: so even rounding is the same.
+        """
 
         def tokens(request: Request) -> int:
             return request.count * (len(prompts[request.prompt]) + self.config.max_tokens)
 
+        def chunk(request: Request) -> int:
+            return request.first // self.config.chunk
+
         longest_first = sorted(requests, key=lambda request: len(prompts[request.prompt]), reverse=True)
-        return packed(longest_first, tokens, self.config.batch_tokens)
+        for _, together in groupby(sorted(longest_first, key=chunk), key=chunk):
+            yield from packed(together, tokens, self.config.batch_tokens)
 
     def _completions(self, batch: Sequence[Request], prompts: Prompts) -> Iterator[Completion]:
         tokens, entropies = self.generate(batch, prompts)
@@ -142,9 +152,14 @@ class _Prefixes:
 
 
 def _uniforms(request: Request, length: int) -> torch.Tensor:
-    """Numbers strictly between 0 and 1, float64 [count, length], the same on every device."""
-    generator = torch.Generator().manual_seed(request.seed)
-    return (torch.randint(RESOLUTION, (request.count, length), generator=generator).double() + 0.5) / RESOLUTION
+    """Numbers strictly between 0 and 1, float64 [count, length], the same on every device.
+
+    Philox is a function of (key, counter) that gives four numbers, so sample i has counters of its own.
+    """
+    counters = -(-length // 4)
+    generator = np.random.Philox(key=request.seed, counter=request.first * counters)
+    bits = generator.random_raw((request.count, 4 * counters))[:, :length] >> (64 - RESOLUTION_BITS)
+    return torch.from_numpy((bits.astype(np.float64) + 0.5) / RESOLUTION)
 
 
 def _inverse(p: torch.Tensor, row: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
