@@ -156,17 +156,18 @@ def test_grown_verdicts_run_only_new_programs(evaluate: Any, tmp_path: Path, mon
 # ---------------------------------------------------------------------------------------------------------------- kills
 def test_killed_in_mid_shard_it_goes_on_and_ends_the_same(evaluate: Any, requested: list[int], tmp_path: Path) -> None:
     """kill -9 after some batches, again and again; a stream whose last batch is torn loses that batch only."""
-    many = {"n": 512, "chunk": 16, "batch_tokens": 1}
+    many = {"n": 128, "chunk": 8, "batch_tokens": 1}
+    folder = tmp_path / "killed"
     evaluate("killed", **many)
-    kept: list[int] = []
-    for _ in range(3):
-        kept.append(killed(tmp_path / "killed"))
-    [stream, *_] = sorted(streams(tmp_path / "killed"), key=lambda path: path.stat().st_mtime)
-    stream.write_bytes(stream.read_bytes()[:-7])
-    evaluate("killed", **many)("sample base", "verify base", "score base")
-    evaluate("at_once", **many)("sample base", "verify base", "score base")
-    assert 0 < kept[0] < kept[1] < kept[2] < 512 * PROBLEMS
-    assert requested == [512 * PROBLEMS - kept[-1] + 16, 512 * PROBLEMS]
+    kept = [killed(folder) for _ in range(3)]
+    [stream, *_] = sorted(streams(folder), key=lambda path: path.stat().st_mtime)
+    stream.write_bytes(stream.read_bytes()[: stream.stat().st_size // 2])
+    left = drawn_in(folder)
+    evaluate("killed", **many)(*ALL)
+    evaluate("at_once", **many)(*ALL)
+    assert 0 < kept[0] < kept[1] < kept[2] < 128 * PROBLEMS
+    assert left < kept[-1]
+    assert requested == [128 * PROBLEMS - left, 128 * PROBLEMS]
     assert made(tmp_path / "killed") == made(tmp_path / "at_once")
 
 
@@ -184,6 +185,11 @@ def killed(folder: Path) -> int:
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (folder / "results/seconds/samples/base/pocket-short/0.parquet").exists()
+    return drawn_in(folder)
+
+
+def drawn_in(folder: Path) -> int:
+    """Samples in whole batches of the journal."""
     return sum(batch.num_rows for path in streams(folder) for batch in journal._batches(path))
 
 

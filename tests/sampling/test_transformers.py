@@ -185,6 +185,25 @@ def test_a_stop_token_ends_and_is_no_part_of_the_text(base_model: str, requests:
         drawn(base_model, CONFIG.model_copy(update={"stop_tokens": ("<nowhere>",)}), requests)
 
 
+def test_a_stop_string_ends_and_is_part_of_the_text(base_model: str, requests: list[Request]) -> None:
+    """Also one that spans tokens, and one that a token goes on after: the token that completes it is the last."""
+    whole = backend_of(base_model, CONFIG)
+    rows = [[t for t in row if t >= 0] for row in whole.generate(requests, ids_of(whole, requests))[0].tolist()]
+    texts = [whole.tokenizer.decode(row, skip_special_tokens=True) for row in rows]
+    reasons: set[str] = set()
+    for stop in (("\n",), ("pri", "nt(x")):
+        expected = []
+        for row, text in zip(rows, texts, strict=True):
+            lengths = range(1, len(row) + 1)
+            decoded = [whole.tokenizer.decode(row[:length], skip_special_tokens=True) for length in lengths]
+            expected.append(next((one for one in decoded if any(s in one for s in stop)), text))
+        got = [c for one in drawn(base_model, CONFIG.model_copy(update={"stop": stop}), requests).values() for c in one]
+        assert sorted(c.text for c in got) == sorted(expected)
+        assert all(any(s in c.text for s in stop) == (c.finish_reason == "stop_string") for c in got)
+        reasons |= {c.finish_reason for c in got}
+    assert "stop_string" in reasons
+
+
 def test_uniform_numbers_are_fine_enough_for_many_rows() -> None:
     """Laid end to end with the rows' numbers, they must keep their own digits: float32 would lose them."""
     u = _uniforms(Request("p", "", 0, 1000, seed=3), 100)

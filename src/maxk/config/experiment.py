@@ -23,6 +23,7 @@ from maxk.errors import UserError
 from maxk.schema import Name, Section
 
 BASE_LABEL = "Base model"
+CLOSING_FENCE = "\n```\n"  # of a code block; an opening fence names a language
 RESERVED = (
     "benchmarks",
     "cache",
@@ -62,6 +63,20 @@ class Config(Section):
         description="GPUs of the machine (on a cluster: of a node) that jobs share; 0: CPU only. A training job holds "
         "`training.processes` of them, a sampling job as many as its engine spans.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _stop_at_the_closing_fence(cls, content: Any) -> Any:
+        """Models from the hub write programs in fences, and often explain them afterwards until the token limit."""
+        if not isinstance(content, Mapping):
+            return content
+        base, changed = content.get("base"), dict(content)
+        default = [CLOSING_FENCE] if isinstance(base, Mapping) and base.get("source") == "hub" else []
+        for name in ("sampling", "training"):
+            section = content.get(name, {})
+            if isinstance(section, Mapping) and section.get("stop") is None:
+                changed[name] = {**section, "stop": default}
+        return changed
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from maxk.schema import Count, Positive, Section
+from maxk.schema import Count, Positive, Section, StopString
 
 
 class Vllm(Section):
@@ -36,6 +36,11 @@ class Sampling(Section):
         "auto", description="Type of weights and activations; `auto`: bfloat16 on a GPU, float32 on the CPU."
     )
     stop_tokens: tuple[str, ...] = Field((), description="Tokens that end a completion, beside the policy's own.")
+    stop: tuple[StopString, ...] = Field(
+        (),
+        description="Strings that end a completion, which keeps them. Default: the closing fence of a code block, "
+        '`"\\n```\\n"`, if `base.source` is `hub`, else none.',
+    )
     chunk: Count = Field(
         256, description="Most completions of one problem that are generated together; does not change which are drawn."
     )

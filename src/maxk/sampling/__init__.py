@@ -17,6 +17,7 @@ from maxk.artifacts import models
 from maxk.artifacts.records import Policy, Task
 from maxk.config import Sampling
 from maxk.errors import UserError
+from maxk.sampling import stopping
 
 
 class Completion(NamedTuple):
@@ -129,16 +130,24 @@ def encode(requests: Sequence[Request], tokenizer: Any, config: Sampling, limit:
 
 
 def completions(
-    rows: Iterable[Sequence[int]], entropies: Iterable[float | None], stop: Sequence[int], tokenizer: Any
+    rows: Iterable[Sequence[int]],
+    entropies: Iterable[float | None],
+    stop_tokens: Sequence[int],
+    stop: Sequence[str],
+    tokenizer: Any,
 ) -> Iterator[Completion]:
-    """Completions from token rows. The stop token counts as a token but is not in the text. Decodes equal rows once."""
+    """Completions from token rows. Decodes equal rows once.
+
+    The stop token counts as a token but is not in the text; a stop string is.
+    """
     texts: dict[tuple[int, ...], str] = {}
     for row, entropy in zip(rows, entropies, strict=True):
-        stopped = row[-1] in stop
-        kept = tuple(row[:-1] if stopped else row)
+        ended = row[-1] in stop_tokens
+        kept = tuple(row[:-1] if ended else row)
         if kept not in texts:
             texts[kept] = tokenizer.decode(kept, skip_special_tokens=True)
-        yield Completion(texts[kept], len(row), "stop" if stopped else "length", entropy)
+        reason = "stop" if ended else "stop_string" if stopping.holds(texts[kept], stop) else "length"
+        yield Completion(texts[kept], len(row), reason, entropy)
 
 
 # ---- the backends

@@ -22,7 +22,7 @@ from itertools import groupby
 
 import numpy as np
 import torch
-from transformers import DynamicCache, TopPLogitsWarper
+from transformers import DynamicCache, StopStringCriteria, TopPLogitsWarper
 
 from maxk import sampling
 from maxk.artifacts import models
@@ -50,6 +50,7 @@ class TransformersBackend:
         model = models.causal_lm(policy.model, policy.revision, dtype)
         self.model = model.to(self.device).eval()
         self.stop_tokens = sampling.stop_tokens(policy, self.tokenizer, config)
+        self.stop_strings = StopStringCriteria(self.tokenizer, list(config.stop)) if config.stop else None
         self.facts: Mapping[str, str | float] = {"device": self.device.type, "dtype": dtype}
 
     def sample(self, requests: Sequence[Request]) -> Iterator[Drawn]:
@@ -81,7 +82,7 @@ class TransformersBackend:
         tokens, entropies = self.generate(batch, prompts)
         rows = [[token for token in row if token >= 0] for row in tokens.tolist()]
         means = (entropies / (tokens >= 0).sum(1)).tolist() if self.config.entropy else [None] * len(rows)
-        return sampling.completions(rows, means, self.stop_tokens, self.tokenizer)
+        return sampling.completions(rows, means, self.stop_tokens, self.config.stop, self.tokenizer)
 
     @torch.inference_mode()
     def generate(self, batch: Sequence[Request], prompts: Prompts) -> tuple[torch.Tensor, torch.Tensor]:
@@ -101,13 +102,20 @@ class TransformersBackend:
                 entropies[running] += torch.special.entr(p).sum(-1)[row]
             drawn = _inverse(p, row, uniforms[running, step])
             tokens[running, step] = drawn
-            on = ~torch.isin(drawn, stop)
+            on = ~(torch.isin(drawn, stop) | self._stopped(tokens[running, : step + 1]))
             running, row, drawn = running[on], row[on], drawn[on]
             if len(running) == 0 or step + 1 == self.config.max_tokens:
                 break
             extended, row = torch.unique(row * p.shape[1] + drawn, return_inverse=True)
             prefixes.extend(extended // p.shape[1], extended % p.shape[1])
         return tokens, entropies
+
+    def _stopped(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Which of the samples [samples, length] end with a stop string."""
+        if self.stop_strings is None:
+            return torch.zeros(len(tokens), dtype=torch.bool, device=self.device)
+        stopped: torch.Tensor = self.stop_strings(tokens, None)
+        return stopped
 
     def _distribution(self, logits: torch.Tensor) -> torch.Tensor:
         """Probabilities of the next token [rows, vocabulary], after temperature and nucleus."""

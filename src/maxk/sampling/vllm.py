@@ -4,8 +4,9 @@
 A repeated job on the same machine draws the same samples if vLLM's arithmetic does not depend on the batch; in 16 bits
 it does.
 
-*Tokens and text.* Prompts and completions are exchanged as token ids, with the tokenizer and the stop tokens of the
-transformers backend. Sampling defaults in the model folder are ignored.
+*Tokens and text.* Prompts and completions are exchanged as token ids, with the tokenizer, stop tokens and stop strings
+of the transformers backend; the engine decodes only to find stop strings. Sampling defaults in the model folder are
+ignored.
 
 *Entropy.* vLLM returns the log-probabilities of the K most likely tokens (`vllm.entropy_top_k`), not the distribution.
 We keep the entropy of the distribution in which all other tokens are one outcome: a lower bound, at most
@@ -58,7 +59,8 @@ class VllmBackend:
                 revision=policy.revision,
                 load_format="safetensors",
                 **models.NO_CODE,
-                skip_tokenizer_init=True,
+                tokenizer_revision=policy.revision,
+                skip_tokenizer_init=not config.stop,
                 dtype=self.dtype,
                 tensor_parallel_size=config.vllm.tensor_parallel,
                 gpu_memory_utilization=config.vllm.gpu_memory_utilization,
@@ -114,7 +116,10 @@ class VllmBackend:
             max_tokens=self.config.max_tokens,
             stop_token_ids=self.stop_tokens,
             ignore_eos=True,  # end-of-sequence tokens are among the stop tokens
-            detokenize=False,
+            # vLLM finds stop strings in the text that it makes of the tokens; the text itself is dropped.
+            stop=list(self.config.stop) or None,
+            include_stop_str_in_output=True,
+            detokenize=bool(self.config.stop),
             logprobs=self.config.vllm.entropy_top_k if self.config.entropy else None,
             flat_logprobs=True,
             output_kind=RequestOutputKind.FINAL_ONLY,
@@ -125,7 +130,8 @@ class VllmBackend:
             if output.finish_reason not in ("stop", "length"):
                 raise UserError(f"vLLM gave up a completion of {self.policy.name}: {output.finish_reason}")
         entropies = [self._entropy(output.logprobs) if self.config.entropy else None for output in outputs]
-        return sampling.completions([o.token_ids for o in outputs], entropies, self.stop_tokens, self.tokenizer)
+        rows = [output.token_ids for output in outputs]
+        return sampling.completions(rows, entropies, self.stop_tokens, self.config.stop, self.tokenizer)
 
     def _entropy(self, logprobs: Any) -> float:
         """Mean over the tokens. Each token has its own log-probability, followed by those of the K most likely."""

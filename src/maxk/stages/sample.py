@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,9 @@ def run(args: argparse.Namespace) -> None:
         drawn, made_with = _sample(config, policy, [task for share in tasks.values() for task in share], args.shard)
         for dataset, share in tasks.items():
             _write(config, policy, dataset, args.shard, share, drawn, made_with)
-        _track(run, [completion for one in drawn.values() for completion in one.values()])
+        completions = [completion for one in drawn.values() for completion in one.values()]
+        _track(run, completions)
+        _warn_of_lost_programs(policy, completions)
 
 
 def share_of(config: Config, shard: int) -> slice:
@@ -71,7 +74,21 @@ def _track(run: tracking.Run, completions: Sequence[Any]) -> None:
     run.metrics({"completions": len(completions)})
     if completions:  # a shard may have no problem
         run.metrics({"mean_tokens": sum(c.n_tokens for c in completions) / len(completions)})
-        run.metrics({"truncated": sum(c.finish_reason == "length" for c in completions) / len(completions)})
+        for name, reason in (("truncated", "length"), ("stopped", "stop_string")):
+            run.metrics({name: sum(c.finish_reason == reason for c in completions) / len(completions)})
+
+
+def _warn_of_lost_programs(policy: Policy, completions: Sequence[Any]) -> None:
+    """A model that opens blocks without naming a language is stopped before its program."""
+    from maxk.sampling.stopping import at_opening_fence
+
+    lost = sum(c.finish_reason == "stop_string" and at_opening_fence(c.text) for c in completions)
+    if lost:
+        print(
+            f"{policy.name}: {lost} of {len(completions)} completions were stopped at a fence that opens a block; "
+            "set sampling.stop and training.stop to [], or ask for ```python in prompt.template",
+            file=sys.stderr,
+        )
 
 
 # ---- drawing
