@@ -104,7 +104,8 @@ class Config(Section):
             yield f"{key} holds a password or a token; give it by the environment (SECURITY.md)"
         if not self.evaluated:
             yield "datasets: none has test problems; set `test` of one above 0"
-        yield from self._dataset_contradictions(self.training.datasets, "training.datasets")
+        if self.every_objective:
+            yield from self._dataset_contradictions(self.training.datasets, "training.datasets")
         for name in self.every_objective:
             yield from self._objective_contradictions(name)
         yield from self._experiment_contradictions()
