@@ -156,7 +156,7 @@ def test_grown_verdicts_run_only_new_programs(evaluate: Any, tmp_path: Path, mon
 # ---------------------------------------------------------------------------------------------------------------- kills
 def test_killed_in_mid_shard_it_goes_on_and_ends_the_same(evaluate: Any, requested: list[int], tmp_path: Path) -> None:
     """kill -9 after some batches, again and again; a stream whose last batch is torn loses that batch only."""
-    many = {"n": 128, "chunk": 8, "batch_tokens": 1}
+    many = {"n": 32, "chunk": 4, "batch_tokens": 1}
     folder = tmp_path / "killed"
     evaluate("killed", **many)
     kept = [killed(folder) for _ in range(3)]
@@ -165,9 +165,9 @@ def test_killed_in_mid_shard_it_goes_on_and_ends_the_same(evaluate: Any, request
     left = drawn_in(folder)
     evaluate("killed", **many)(*ALL)
     evaluate("at_once", **many)(*ALL)
-    assert 0 < kept[0] < kept[1] < kept[2] < 128 * PROBLEMS
+    assert 0 < kept[0] < kept[1] < kept[2] < 32 * PROBLEMS
     assert left < kept[-1]
-    assert requested == [128 * PROBLEMS - left, 128 * PROBLEMS]
+    assert requested == [32 * PROBLEMS - left, 32 * PROBLEMS]
     assert made(tmp_path / "killed") == made(tmp_path / "at_once")
 
 

@@ -39,7 +39,8 @@ REQUESTS = sampling.requests(PROBLEMS, PROMPTS, "base", CONFIG)
 
 @pytest.fixture(scope="module")
 def engine(policies: list[Policy]) -> Iterator[VllmBackend]:
-    made = VllmBackend(policies[0], CONFIG)
+    made = VllmBackend(policies[0], CONFIG.model_copy(update={"stop": ("never",)}))  # with a tokenizer
+    made.config = CONFIG
     yield made
     made.engine.engine_core.shutdown()
 
@@ -103,6 +104,18 @@ def test_tokens_finish_reasons_and_text(backend: VllmBackend, tokenizer: Any) ->
                 assert completion.n_tokens == max_tokens
             assert "<" not in completion.text  # no special token
     assert {c.finish_reason for c in everything} == {"stop", "length"}
+
+
+def test_a_stop_string_ends_and_is_part_of_the_text(backend: VllmBackend) -> None:
+    whole = drawn(backend, REQUESTS)
+    backend.config = CONFIG.model_copy(update={"stop": ("\n",)})
+    stopped = drawn(backend, REQUESTS)
+    pairs = [pair for key in whole for pair in zip(whole[key], stopped[key], strict=True)]
+    for uncut, cut in pairs:
+        assert ("\n" in uncut.text) == ("\n" in cut.text) == (cut.finish_reason == "stop_string")
+        assert uncut.text.startswith(cut.text)
+        assert cut.text.count("\n") <= 1
+    assert sum(cut.n_tokens for _, cut in pairs) < sum(uncut.n_tokens for uncut, _ in pairs)
 
 
 def test_seeds_repeat_and_company_does_not_matter(backend: VllmBackend) -> None:
