@@ -115,7 +115,8 @@ def test_the_best_temperature_of_every_k() -> None:
 @pytest.mark.slow
 def test_a_tiny_model_from_nothing_to_the_best_temperature(folder: Path, root: Path) -> None:
     command = [sys.executable, "-m", "maxk", "evaluate", "tiny", "--problems", "own.jsonl", "--n", "4"]
-    command += ["--snakefile", str(root / "Snakefile")]
+    files.write_text("small.yaml", "sampling: {max_tokens: 32}\n")  # the tiny model takes 512 tokens
+    command += ["--config", "small.yaml", "--snakefile", str(root / "Snakefile")]
     environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(
         [*command, "--temperatures", "0.6", "1.0"], capture_output=True, text=True, check=False, env=environment
