@@ -135,6 +135,7 @@ def write_scores(config: Config) -> None:
                 "pass_at_k": list(estimators.pass_at_k(config.sampling.n, right[:, None], np.array(config.report.ks))),
                 "mean_tokens": [100.0] * problems,
                 "truncated": [0.01] * problems,
+                "stopped": [0.0] * problems,
                 "entropies": list(rng.gamma(3.0, 0.2 / (1 + 0.1 * index), size=shape).astype(np.float32)),
             }
             source = Provenance(

@@ -98,7 +98,7 @@ def problems_of(config: Config, name: str) -> list[Problem]:
 
 
 def ours(backend: Any, requests: list[Request]) -> int:
-    return sum(c.n_tokens for _, completions in backend.sample(requests) for c in completions)
+    return sum(c.n_tokens for done in backend.sample(requests) for _, completions in done for c in completions)
 
 
 # ------------------------------------------------------------------------------------------------ bare loops

@@ -261,6 +261,18 @@ def test_an_objective_of_ones_own_is_named_by_its_import_path(
         assert message in str(error.value).replace("objectives.a: ", "")
 
 
+def test_models_from_the_hub_stop_at_the_closing_fence(root: Path, defaults: dict) -> None:
+    mini = configuration.experiment(root / "config" / "mini.yaml")
+    pocket = configuration.parse(defaults)
+    assert mini.sampling.stop == mini.training.stop == mini.training_of("bon_mean").stop == ("\n```\n",)
+    assert pocket.sampling.stop == pocket.training.stop == ()
+    for given in ([], ["END"]):
+        changed = configuration.overlay(mini.model_dump(mode="json"), {"sampling": {"stop": given}})
+        assert configuration.parse(changed).sampling.stop == tuple(given)
+    assert mini.settings("sample")["sampling"]["stop"] == ["\n```\n"]
+    assert mini.settings("train", objective="grpo")["training"]["stop"] == ["\n```\n"]
+
+
 def test_reference_of_all_keys_is_up_to_date(root: Path) -> None:
     """Update with: python -m maxk.config.reference > config/README.md"""
     assert (root / "config" / "README.md").read_text(encoding="utf-8") == reference()
@@ -280,6 +292,7 @@ def test_default_config_spells_out_every_value_a_user_would_change(defaults: dic
     rarely = {"seed", "max_grad_norm", "evaluation", "entropy_bonus"}
     rarely |= {"processes", "accelerate", "precision", "gradient_checkpointing", "lora", "generator"}  # larger scales
     rarely |= {"reference_precision", "torch_compile", "old_policy"}
+    rarely |= {"stop"}  # its default depends on `base`
     sections = {
         "training": configuration.Training,
         "sampling": configuration.Sampling,

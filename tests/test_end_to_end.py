@@ -138,6 +138,8 @@ def test_weights_are_not_needed_once_scores_are_there(unfinished: Callable[..., 
         ("report={resamples: 50}", REPORTS),
         ("verification={workers: 2}", {"summary", "report", "all"}),  # the summary shows the whole configuration
         ("sampling={temperature: 0.5}", {"sample", "verify", "score", *REPORTS}),
+        ("sampling={n: 32}", {"sample", "verify", "score", *REPORTS}),
+        ("sampling={chunk: 4, batch_tokens: 1000}", {"summary", "report", "all"}),
         pytest.param("sampling={shards: 1}", {"sample", "verify", "score", *REPORTS}, marks=pytest.mark.slow),
         pytest.param("training={epochs: 2}", {"train", "sample", "verify", "score", *REPORTS}, marks=pytest.mark.slow),
         pytest.param(
@@ -210,7 +212,7 @@ def test_a_job_whose_every_process_is_asked_to_stop_saves_a_checkpoint(unfinishe
 @pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_tables(finished: Path, unfinished: Callable[..., Path]) -> None:
     """kill -9 of everything at random moments, each followed by the same command; tests/faults has more moments."""
-    work = ("policies/grpo", "policies/bon_offpolicy_exact", "samples", "verdicts", "scores")
+    work = ("policies/grpo", "policies/bon_offpolicy_exact", "samples", "drawn", "verdicts", "scores")
     folder = unfinished(*work, *(f"*.{suffix}" for suffix in ("csv", "md", "tex", "png", "pdf")))
     moments, wanted = random.Random(0), ("--", *(f"{RESULTS}/{name}" for name in TABLES))
     for _ in range(3):

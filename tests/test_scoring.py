@@ -44,8 +44,9 @@ def scorer(n: int = 4, chunk: int = 4) -> Scorer:
 
 
 def samples(n: int = 4, entropy: float | None = 0.5) -> list[list[object]]:
+    reasons = ["length", "stop_string", "stop_string"]
     return [
-        [problem, i, f"print({problem!r}, {i})", 10 + i, "length" if i == 0 else "stop", entropy]
+        [problem, i, f"print({problem!r}, {i})", 10 + i, reasons[i] if i < 3 else "stop", entropy]
         for problem in ("p0", "p1")
         for i in range(n)
     ]
@@ -80,7 +81,7 @@ def test_scores_stand_in_the_order_of_the_problems_whatever_the_order_of_the_row
     assert p0["pass_at_k"] == pytest.approx([0.25, 0.5])
     assert p1["pass_at_k"] == pytest.approx([0.75, 1.0])
     assert p0["mean_tokens"] == 11.5
-    assert p0["truncated"] == 0.25
+    assert (p0["truncated"], p0["stopped"]) == (0.25, 0.5)
     assert p0["entropies"] == [0.5] * 4
     assert made == pa.table(columns(scorer(), samples(), verdicts()), schema=records.SCORE).to_pylist()
 

@@ -24,6 +24,7 @@ from maxk.errors import UserError, missing_extra, resource_error
 GROUPS = {
     "before a run": ("doctor", "plan"),
     "after a run": ("show", "ui", "inspect", "power", "push", "clean"),
+    "evaluate a model": ("evaluate",),
     "without the pipeline": ("grade", "compare", "select"),
     "stages of the pipeline (run by Snakemake)": (
         *("configure", "prepare", "base", "train", "sample", "verify", "score"),

@@ -51,7 +51,7 @@ def _content(folder: Path, patterns: Sequence[str]) -> dict[str, str]:
         ("base", ("policies/base",), 64),
         ("train grpo --seed 0", ("policies/grpo",), 0),
         ("train grpo --seed 0", ("policies/grpo",), 100),
-        ("sample base --shard 0", ("samples/base/*/0.*",), 4),
+        ("sample base --shard 0", ("samples/base/*/0.*", "drawn/base"), 4),
         ("verify base --shard 0", ("verdicts/base/*/0.*", "cache"), 4),
         ("score base", ("scores/base",), 0),
         ("table table2", ("table2.*",), 0),

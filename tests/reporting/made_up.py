@@ -58,6 +58,7 @@ class Experiment:
             "pass_at_k": list(estimators.pass_at_k(N, right[:, None], np.array(config.report.ks))),
             "mean_tokens": [10.0] * len(table),
             "truncated": [0.25] * len(table),
+            "stopped": [0.0] * len(table),
             "entropies": entropies if changes.pop("entropy", True) else [None] * len(table),
         }
         settings = {**config.settings("sample"), **config.settings("verify"), **config.settings("score")}

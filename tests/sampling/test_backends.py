@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ from maxk import sampling
 from maxk.artifacts.records import Policy
 from maxk.config import Sampling
 from maxk.errors import UserError
-from maxk.sampling import Request
+from maxk.sampling import Request, stopping
 from maxk.sampling.vllm import grouped_entropy
 
 POLICY = Policy("base", "Base model", "nowhere")
@@ -68,6 +69,45 @@ def test_a_prompt_must_leave_room_for_the_completion(base_model: str) -> None:
     sampling.encode([request("sort up\n")], tokenizer, config, length + 10)
     with pytest.raises(UserError, match=f"p/0: a prompt of {length} tokens and sampling.max_tokens=10 exceed the"):
         sampling.encode([request("sort up\n")], tokenizer, config, length + 9)
+
+
+class Letters:
+    """A tokenizer of one token per letter, with `_` as the end of sequence."""
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
+        return "".join(map(chr, ids)).replace("_", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("ab", None), ("a\n```\n", "a\n```\n"), ("a\n```\nb\n```\n", "a\n```\n"), ("xENDy", "xEND"), ("END____", "END")],
+)
+def test_a_completion_is_cut_after_its_first_stop_string(text: str, kept: str | None) -> None:
+    ids = stopping.cut([*map(ord, text)], ("\n```\n", "END"), Letters())
+    assert (None if ids is None else "".join(map(chr, ids))) == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "opening"),
+    [
+        ("Here:\n```python\nprint(1)\n```\n", False),
+        ("```\nprint(1)\n```\n", False),
+        ("Here:\n\n```\n", True),
+        ("```python\nprint('```')\n```\n", False),
+    ],
+)
+def test_a_stop_at_an_opening_fence_is_seen(text: str, opening: bool) -> None:
+    assert stopping.at_opening_fence(text) == opening
+
+
+def test_finish_reasons_of_token_rows() -> None:
+    rows = [[*map(ord, text)] for text in ("ab_", "abEND", "abc")]
+    found = sampling.completions(rows, [None] * 3, [ord("_")], ("END",), Letters())
+    assert [(c.text, c.n_tokens, c.finish_reason) for c in found] == [
+        ("ab", 3, "stop"),
+        ("abEND", 5, "stop_string"),
+        ("abc", 3, "length"),
+    ]
 
 
 def test_stop_tokens_are_the_policys_and_the_configs(base_model: str) -> None:

@@ -37,7 +37,7 @@ def ids_of(backend: TransformersBackend, requests: list[Request]) -> dict[str, l
 
 def drawn(base_model: str, config: Sampling, requests: list[Request]) -> dict[tuple[str, int], list[Completion]]:
     backend = backend_of(base_model, config)
-    return {(r.problem_id, r.first): completions for r, completions in backend.sample(requests)}
+    return {(r.problem_id, r.first): completions for done in backend.sample(requests) for r, completions in done}
 
 
 def nucleus(p: torch.Tensor, top_p: float) -> torch.Tensor:
@@ -57,7 +57,7 @@ def test_every_problem_gets_n_completions(requests: list[Request]) -> None:
     for request in requests:
         count[request.problem_id] += request.count
     assert count == {problem.problem_id: 8 for problem in PROBLEMS}
-    assert len({request.seed for request in requests}) == len(requests)
+    assert len({request.seed for request in requests}) == len(PROBLEMS)
 
 
 def test_a_chunk_that_does_not_divide_n_ends_short() -> None:
@@ -81,6 +81,20 @@ def test_samples_do_not_depend_on_batches_or_company(base_model: str, requests: 
     assert [c.text for c in half["p/1", 0]] == [c.text for c in together["p/1", 0]]
 
 
+def test_a_sample_is_the_same_whichever_request_draws_it(base_model: str, requests: list[Request]) -> None:
+    whole = [c.text for first in (0, 4) for c in drawn(base_model, CONFIG, requests)["p/0", first]]
+    for chunk, n in ((8, 8), (3, 8), (8, 5)):
+        config = CONFIG.model_copy(update={"chunk": chunk, "n": n})
+        parts = drawn(base_model, config, sampling.requests(PROBLEMS[:1], PROMPTS[:1], "base", config))
+        assert [c.text for key in sorted(parts) for c in parts[key]] == whole[:n]
+
+
+def test_only_what_is_missing_is_requested() -> None:
+    drawn = {"p/0": range(8), "p/1": {0, 1, 2, 3, 5}}
+    wanted = sampling.requests(PROBLEMS, PROMPTS, "base", CONFIG, drawn)
+    assert [(r.problem_id, r.first, r.count) for r in wanted] == [("p/1", 4, 4), ("p/2", 0, 4), ("p/2", 4, 4)]
+
+
 def test_another_seed_gives_other_samples(base_model: str, requests: list[Request]) -> None:
     other = sampling.requests(PROBLEMS, PROMPTS, "base", CONFIG.model_copy(update={"seed": 1}))
     one, two = drawn(base_model, CONFIG, requests), drawn(base_model, CONFIG, other)
@@ -93,9 +107,10 @@ def test_batches_fall_in_length_and_keep_the_budget(base_model: str, requests: l
     prompts = ids_of(backend, requests)
     batches = list(backend.batches(requests, prompts))
     assert sorted(r.seed for batch in batches for r in batch) == sorted(r.seed for r in requests)
-    lengths = [len(prompts[r.prompt]) for batch in batches for r in batch]
-    assert lengths == sorted(lengths, reverse=True)
-    assert len(batches) > 1
+    order = [(r.first, -len(prompts[r.prompt])) for batch in batches for r in batch]
+    assert order == sorted(order)
+    assert all(len({r.first for r in batch}) == 1 for batch in batches)
+    assert len(batches) > 2
     for batch in batches:
         assert len(batch) == 1 or sum(r.count * (len(prompts[r.prompt]) + CONFIG.max_tokens) for r in batch) <= 300
 
@@ -168,6 +183,25 @@ def test_a_stop_token_ends_and_is_no_part_of_the_text(base_model: str, requests:
             assert completion.text == uncut.text.split("\n")[0]
     with pytest.raises(UserError, match="'<nowhere>' is not one token"):
         drawn(base_model, CONFIG.model_copy(update={"stop_tokens": ("<nowhere>",)}), requests)
+
+
+def test_a_stop_string_ends_and_is_part_of_the_text(base_model: str, requests: list[Request]) -> None:
+    """Also one that spans tokens, and one that a token goes on after: the token that completes it is the last."""
+    whole = backend_of(base_model, CONFIG)
+    rows = [[t for t in row if t >= 0] for row in whole.generate(requests, ids_of(whole, requests))[0].tolist()]
+    texts = [whole.tokenizer.decode(row, skip_special_tokens=True) for row in rows]
+    reasons: set[str] = set()
+    for stop in (("\n",), ("pri", "nt(x")):
+        expected = []
+        for row, text in zip(rows, texts, strict=True):
+            lengths = range(1, len(row) + 1)
+            decoded = [whole.tokenizer.decode(row[:length], skip_special_tokens=True) for length in lengths]
+            expected.append(next((one for one in decoded if any(s in one for s in stop)), text))
+        got = [c for one in drawn(base_model, CONFIG.model_copy(update={"stop": stop}), requests).values() for c in one]
+        assert sorted(c.text for c in got) == sorted(expected)
+        assert all(any(s in c.text for s in stop) == (c.finish_reason == "stop_string") for c in got)
+        reasons |= {c.finish_reason for c in got}
+    assert "stop_string" in reasons
 
 
 def test_uniform_numbers_are_fine_enough_for_many_rows() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tiny import PROMPTS, ROUNDING, count_a, difference, make_trainer, tokenizer, weights
+from tokenizers import decoders
 from transformers import TrainerCallback
 
 from maxk.config import EntropyBonus, Training
@@ -41,6 +42,35 @@ def trained(
     trainer = make_trainer(model, args, kind=kind, objective=objective, **extra)
     trainer.train(resume_from_checkpoint=resume)
     return trainer
+
+
+# ---- stop strings
+@pytest.mark.parametrize("pad", ["<pad>", "<end>"])
+def test_a_completion_ends_with_its_stop_string(pad: str, letters_model: str, tmp_path: Path) -> None:
+    """No padding of a batch's shorter completions is trained on, whether the padding token ends a sequence or not."""
+    seen: list[list[int]] = []
+
+    class Seen(PolicyTrainer):
+        def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            output = super()._generate_single_turn(*args, **kwargs)
+            seen.extend(output[0])
+            return output
+
+    own = tokenizer(letters_model)
+    own.pad_token = pad
+    own.backend_tokenizer.decoder = decoders.Fuse()  # without one, texts have spaces between letters
+    [a, end] = own.convert_tokens_to_ids(["a", "<end>"])
+    options = {"stop": ("a",), "training": {"stop": ("a",)}, "processing_class": own}
+    trainer = trained(letters_model, tmp_path, "grpo", Seen, **options)
+    assert len(seen) == 32
+    stopped = [ids for ids in seen if a in ids]
+    assert stopped
+    assert all(ids.index(a) == len(ids) - 1 for ids in stopped)
+    assert all(end not in ids[:-1] for ids in seen)
+    logged = [line for line in trainer.state.log_history if "completions/stopped_ratio" in line]
+    assert sum(16 * line["completions/stopped_ratio"] for line in logged) == pytest.approx(len(stopped))
+    cut = [ids for ids in seen if ids[-1] not in (a, end, own.pad_token_id)]  # this model also draws <pad>
+    assert sum(16 * line["completions/clipped_ratio"] for line in logged) == pytest.approx(len(cut), abs=1e-5)
 
 
 # ---- resume

@@ -5,6 +5,7 @@ One engine serves all tests: starting it takes most of their time.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,8 @@ REQUESTS = sampling.requests(PROBLEMS, PROMPTS, "base", CONFIG)
 
 @pytest.fixture(scope="module")
 def engine(policies: list[Policy]) -> Iterator[VllmBackend]:
-    made = VllmBackend(policies[0], CONFIG)
+    made = VllmBackend(policies[0], CONFIG.model_copy(update={"stop": ("never",)}))  # with a tokenizer
+    made.config = CONFIG
     yield made
     made.engine.engine_core.shutdown()
 
@@ -62,7 +64,7 @@ def tokenizer(policies: list[Policy]) -> Any:
 
 
 def drawn(backend: sampling.Backend, requests: list[Request]) -> dict[tuple[str, int], list[Completion]]:
-    return {(r.problem_id, r.first): completions for r, completions in backend.sample(requests)}
+    return {(r.problem_id, r.first): completions for done in backend.sample(requests) for r, completions in done}
 
 
 def table(completions: dict[tuple[str, int], list[Completion]]) -> pa.Table:
@@ -104,6 +106,18 @@ def test_tokens_finish_reasons_and_text(backend: VllmBackend, tokenizer: Any) ->
     assert {c.finish_reason for c in everything} == {"stop", "length"}
 
 
+def test_a_stop_string_ends_and_is_part_of_the_text(backend: VllmBackend) -> None:
+    whole = drawn(backend, REQUESTS)
+    backend.config = CONFIG.model_copy(update={"stop": ("\n",)})
+    stopped = drawn(backend, REQUESTS)
+    pairs = [pair for key in whole for pair in zip(whole[key], stopped[key], strict=True)]
+    for uncut, cut in pairs:
+        assert ("\n" in uncut.text) == ("\n" in cut.text) == (cut.finish_reason == "stop_string")
+        assert uncut.text.startswith(cut.text)
+        assert cut.text.count("\n") <= 1
+    assert sum(cut.n_tokens for _, cut in pairs) < sum(uncut.n_tokens for uncut, _ in pairs)
+
+
 def test_seeds_repeat_and_company_does_not_matter(backend: VllmBackend) -> None:
     first = drawn(backend, REQUESTS)
     assert drawn(backend, REQUESTS[::-1]) == first
@@ -111,6 +125,13 @@ def test_seeds_repeat_and_company_does_not_matter(backend: VllmBackend) -> None:
     assert [c.text for c in first["p/0", 0]] != [c.text for c in first["p/0", 4]]
     other = sampling.requests(PROBLEMS, PROMPTS, "base", CONFIG.model_copy(update={"seed": 1}))
     assert [c.text for c in drawn(backend, other)["p/0", 0]] != [c.text for c in first["p/0", 0]]
+
+
+def test_a_sample_is_the_same_whichever_request_draws_it(backend: VllmBackend) -> None:
+    first = drawn(backend, REQUESTS)
+    whole = [*first["p/0", 0], *first["p/0", 4]]
+    [[(_, tail)]] = backend.sample([dataclasses.replace(REQUESTS[0], first=3, count=5)])
+    assert tail == whole[3:]
 
 
 def test_more_samples_than_the_engine_runs_at_once(backend: VllmBackend) -> None:

@@ -1,7 +1,7 @@
 """Samples, verdicts and scores of every policy; the base model is one of them.
 
 A job takes one shard of all evaluated datasets, so that a model is loaded once.
-Writes results/samples/… (completions and prompts), results/verdicts/… and results/scores/{policy}/{dataset}.parquet.
+Writes results/samples/… (completions and prompts; kept in results/drawn/, from which a larger n goes on), results/verdicts/… and results/scores/{policy}/{dataset}.parquet.
 """
 
 PROBLEMS = [OUT.problems(dataset) for dataset in CONFIG.evaluated]
@@ -34,6 +34,7 @@ rule sample:
     params:
         config=OUT.config,
         settings=settings("sample"),
+        n=CONFIG.sampling.n,
         shards=CONFIG.sampling.shards,
     message:
         "Sample from {wildcards.policy} (shard {wildcards.shard})"

@@ -48,7 +48,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle = _locked(temporary)
     except OSError as error:
-        raise _unwritten(target, error) from None
+        raise unwritten(target, error) from None
     try:
         yield temporary
         os.fsync(handle)
@@ -56,7 +56,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
     except BaseException as error:
         temporary.unlink(missing_ok=True)  # while it is locked: later the name may belong to another writer
         if isinstance(error, OSError):
-            raise _unwritten(target, error) from error
+            raise unwritten(target, error) from error
         raise
     finally:
         handle.close()
@@ -74,7 +74,8 @@ def _locked(path: Path) -> IO[bytes]:
         handle.close()  # the previous writer has moved the file to its target
 
 
-def _unwritten(target: Path, error: OSError) -> UserError:
+def unwritten(target: Path, error: OSError) -> UserError:
+    """What to tell a user whose file could not be written."""
     fix = resource_error(OSError(error.errno, error.strerror)) or "fix the path and run again"
     return UserError(f"{target}: cannot be written ({error.strerror}), nothing was changed; {fix}")
 
@@ -90,7 +91,7 @@ def lock(folder: str | Path, wait: bool = True) -> IO[bytes]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = path.open("ab")
     except OSError as error:
-        raise _unwritten(path, error) from None
+        raise unwritten(path, error) from None
     try:
         _flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -148,10 +149,15 @@ def _write_groups(
     path: str | Path, groups: Iterable[Mapping[str, Sequence[Any]]], schema: pa.Schema, source: Provenance
 ) -> None:
     """Writes row groups one by one; only one is in memory at a time."""
-    labelled = schema.with_metadata({_PROVENANCE_KEY: canonical(dataclasses.asdict(source)).encode()})
-    with atomic(path) as temporary, pq.ParquetWriter(temporary, labelled, compression="zstd") as writer:
+    own = labelled(schema, source)
+    with atomic(path) as temporary, pq.ParquetWriter(temporary, own, compression="zstd") as writer:
         for columns in groups:
-            writer.write_table(pa.table(dict(columns), schema=labelled))
+            writer.write_table(pa.table(dict(columns), schema=own))
+
+
+def labelled(schema: pa.Schema, source: Provenance) -> pa.Schema:
+    """The schema with the provenance in its metadata."""
+    return schema.with_metadata({_PROVENANCE_KEY: canonical(dataclasses.asdict(source)).encode()})
 
 
 def read_table(path: str | Path, schema: pa.Schema) -> pa.Table:
@@ -182,7 +188,12 @@ def _group(file: pq.ParquetFile, number: int, schema: pa.Schema) -> pa.Table:
 
 def read_provenance(path: str | Path) -> Provenance:
     """The provenance of the parquet file at `path`."""
-    metadata = _opened(path).schema_arrow.metadata or {}
+    return provenance_of(path, _opened(path).schema_arrow)
+
+
+def provenance_of(path: str | Path, schema: pa.Schema) -> Provenance:
+    """The provenance in the schema of the file at `path`."""
+    metadata = schema.metadata or {}
     if _PROVENANCE_KEY not in metadata:
         raise UserError(f"{path}: holds no provenance; delete the file and run again")
     return Provenance(**json.loads(metadata[_PROVENANCE_KEY]))

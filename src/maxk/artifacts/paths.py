@@ -67,6 +67,10 @@ class Layout:
         """Completions of a policy for the test problems of a shard."""
         return f"{self.root}/samples/{policy}/{dataset}/{shard}.parquet"
 
+    def drawn(self, policy: str, digest: str) -> str:
+        """Folder of the completions that sampling jobs with the same settings have drawn so far (a journal)."""
+        return f"{self.root}/drawn/{policy}/{digest}"
+
     def prompts(self, policy: str, dataset: str, shard: int | str) -> str:
         """Rendered prompts, one row per problem."""
         return f"{self.root}/samples/{policy}/{dataset}/{shard}.prompts.parquet"

@@ -112,6 +112,9 @@ SAMPLE = pa.schema(
     ]
 )
 
+# What a sampling job has drawn so far (maxk.artifacts.journal). A row is reused while its problem's prompt is the same.
+DRAWN = SAMPLE.append(_required("prompt_digest", pa.string()))
+
 # Rendered prompts, one row per problem, in their own file: a column in the samples would repeat each n times.
 PROMPT = pa.schema([_required("problem_id", pa.string()), _required("prompt", pa.string())])
 
@@ -141,6 +144,7 @@ SCORE = pa.schema(
         _required("pass_at_k", pa.list_(pa.float64())),
         _required("mean_tokens", pa.float64()),
         _required("truncated", pa.float64()),
+        _required("stopped", pa.float64()),
         pa.field("entropies", pa.list_(pa.float32())),
     ]
 )
@@ -157,11 +161,12 @@ COLUMNS: Mapping[str, str] = {
     "checker": "Python source of a program that judges answers, if several are right",
     "reference": "reference solution; never shown to a policy",
     "sample_index": "0 … n − 1 within the problem",
-    "completion": "text of the completion, without the token that ended it",
+    "completion": "text of the completion, without the token but with the stop string that ended it",
     "n_tokens": "sampled tokens, including the one that ended it",
-    "finish_reason": "`stop` (end of sequence) or `length` (token limit)",
+    "finish_reason": "`stop` (end of sequence), `stop_string` or `length` (token limit)",
     "entropy": "mean token entropy of the policy in nats (paper, Figure 2); null if it was not asked for",
     "prompt": "rendered prompt: statement, template and chat template",
+    "prompt_digest": "SHA-256 (16 hex digits) of the rendered prompt",
     "extraction": "how the program was found in the completion: `fenced`, `unclosed`, `bare` or `none`",
     "statuses": "the status of every test, in the order of the tests",
     "program": "digest of the program; null if there is none",
@@ -173,5 +178,6 @@ COLUMNS: Mapping[str, str] = {
     "pass_at_k": "for every k of the file's provenance (`ks`)",
     "mean_tokens": "mean of `n_tokens`",
     "truncated": "fraction of samples with finish reason `length`",
+    "stopped": "fraction of samples with finish reason `stop_string`",
     "entropies": "`entropy` of every sample, in sample order; null if one has none",
 }

@@ -23,10 +23,12 @@ from maxk.errors import UserError
 from maxk.schema import Name, Section
 
 BASE_LABEL = "Base model"
+CLOSING_FENCE = "\n```\n"  # of a code block; an opening fence names a language
 RESERVED = (
     "benchmarks",
     "cache",
     "data",
+    "drawn",
     "experiments",
     "logs",
     "mlartifacts",
@@ -62,6 +64,20 @@ class Config(Section):
         "`training.processes` of them, a sampling job as many as its engine spans.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _stop_at_the_closing_fence(cls, content: Any) -> Any:
+        """Models from the hub write programs in fences, and often explain them afterwards until the token limit."""
+        if not isinstance(content, Mapping):
+            return content
+        base, changed = content.get("base"), dict(content)
+        default = [CLOSING_FENCE] if isinstance(base, Mapping) and base.get("source") == "hub" else []
+        for name in ("sampling", "training"):
+            section = content.get(name, {})
+            if isinstance(section, Mapping) and section.get("stop") is None:
+                changed[name] = {**section, "stop": default}
+        return changed
+
     @model_validator(mode="after")
     def _consistent(self) -> Config:
         problems = list(self._contradictions())
@@ -88,7 +104,8 @@ class Config(Section):
             yield f"{key} holds a password or a token; give it by the environment (SECURITY.md)"
         if not self.evaluated:
             yield "datasets: none has test problems; set `test` of one above 0"
-        yield from self._dataset_contradictions(self.training.datasets, "training.datasets")
+        if self.every_objective:
+            yield from self._dataset_contradictions(self.training.datasets, "training.datasets")
         for name in self.every_objective:
             yield from self._objective_contradictions(name)
         yield from self._experiment_contradictions()

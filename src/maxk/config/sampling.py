@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from maxk.schema import Count, Positive, Section
+from maxk.schema import Count, Positive, Section, StopString
 
 
 class Vllm(Section):
@@ -36,7 +36,14 @@ class Sampling(Section):
         "auto", description="Type of weights and activations; `auto`: bfloat16 on a GPU, float32 on the CPU."
     )
     stop_tokens: tuple[str, ...] = Field((), description="Tokens that end a completion, beside the policy's own.")
-    chunk: Count = Field(256, description="Most completions of one problem that are generated with one seed.")
+    stop: tuple[StopString, ...] = Field(
+        (),
+        description="Strings that end a completion, which keeps them. Default: the closing fence of a code block, "
+        '`"\\n```\\n"`, if `base.source` is `hub`, else none.',
+    )
+    chunk: Count = Field(
+        256, description="Most completions of one problem that are generated together; does not change which are drawn."
+    )
     batch_tokens: Count = Field(
         262_144, description="Tokens per batch of the transformers backend, prompts and completions together."
     )
@@ -52,6 +59,6 @@ class Sampling(Section):
 
     @property
     def semantics(self) -> dict[str, Any]:
-        """The keys that can change a sample; batch sizes and numbers of GPUs are left out."""
-        execution = set(Vllm.model_fields) - {"entropy_top_k"}
-        return self.model_dump(exclude={"shards": True, "batch_tokens": True, "vllm": execution})
+        """The keys that can change a sample; how many are drawn, batch sizes and numbers of GPUs are left out."""
+        execution = dict.fromkeys(("n", "chunk", "shards", "batch_tokens"), True)
+        return self.model_dump(exclude={**execution, "vllm": set(Vllm.model_fields) - {"entropy_top_k"}})

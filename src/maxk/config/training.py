@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from maxk.schema import Count, Name, Positive, Section
+from maxk.schema import Count, Name, Positive, Section, StopString
 
 
 class Lora(Section):
@@ -102,6 +102,9 @@ class Training(Section):
     generator: Generator = Generator()
     num_generations: int = Field(8, ge=2, description="n: completions per problem (paper: 8).")
     max_tokens: Count = Field(256, description="Token limit of a completion (paper: 256).")
+    stop: tuple[StopString, ...] = Field(
+        (), description="Strings that end a completion; the same default as `sampling.stop`."
+    )
     temperature: Positive = Field(1.0, description="Sampling temperature (paper: 1.0).")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling (paper: 1.0).")
     learning_rate: Positive = Field(5e-6, description="Adam learning rate (paper: 5e-6).")

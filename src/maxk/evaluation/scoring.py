@@ -70,7 +70,6 @@ class Scorer:
         shape = (len(self.problem_ids), self.n)
         graded = np.sort(self._graded(verdicts).reshape(shape), axis=1)
         right = (graded == 1).sum(axis=1)
-        truncated = pc.equal(samples["finish_reason"], "length")
         return {
             "problem_id": list(self.problem_ids),
             "n": [self.n] * shape[0],
@@ -79,7 +78,8 @@ class Scorer:
             "max_at_k": list(estimators.max_at_k(graded, list(self.ks))),
             "pass_at_k": list(estimators.pass_at_k(self.n, right[:, np.newaxis], np.asarray(self.ks))),
             "mean_tokens": samples["n_tokens"].to_numpy().reshape(shape).mean(axis=1),
-            "truncated": truncated.to_numpy().reshape(shape).mean(axis=1),
+            "truncated": self._fraction(samples, "length"),
+            "stopped": self._fraction(samples, "stop_string"),
             "entropies": self._entropies(samples["entropy"]),
         }
 
@@ -149,6 +149,12 @@ class Scorer:
                 f"repeat those from {earlier * size} one by one ({len(repeats)} such repeats, chance below "
                 f"{REPEAT_CHANCE:g}): a seed was used twice; {self._again('samples')}"
             )
+
+    def _fraction(self, samples: pa.Table, reason: str) -> estimators.Floats:
+        """Fraction of each problem's samples with this finish reason."""
+        found = pc.equal(samples["finish_reason"], reason).to_numpy()
+        fractions: estimators.Floats = found.reshape(len(self.problem_ids), self.n).mean(axis=1)
+        return fractions
 
     def _entropies(self, column: pa.ChunkedArray) -> list[Any]:
         """Entropies in the order of the samples; null for a problem if any sample has none."""

@@ -106,6 +106,7 @@ def _mean_rows(scores: Scores, level: float) -> Iterator[dict[str, Any]]:
                 "seeds": max(1, min(len(cell.seeds) for cell in cells)),
                 "mean_tokens": float(np.mean([cell.mean_tokens for cell in cells])),
                 "truncated": float(np.mean([cell.truncated for cell in cells])),
+                "stopped": float(np.mean([cell.stopped for cell in cells])),
             }
 
 

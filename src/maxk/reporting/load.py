@@ -40,6 +40,7 @@ class Cell:
     entropies: Floats | None  # of all completions; None if the backend gave none
     mean_tokens: float
     truncated: float
+    stopped: float
 
 
 @dataclass(frozen=True)
@@ -242,6 +243,7 @@ def _cell(seeds: tuple[int, ...], tables: Sequence[pa.Table]) -> Cell:
         entropies=np.concatenate(entropies) if all(len(one) for one in entropies) else None,
         mean_tokens=float(np.mean([table["mean_tokens"].to_numpy() for table in tables])),
         truncated=float(np.mean([table["truncated"].to_numpy() for table in tables])),
+        stopped=float(np.mean([table["stopped"].to_numpy() for table in tables])),
     )
 
 

@@ -1,21 +1,23 @@
 """Sampling completions from a policy: one module per backend, all behind `Backend`.
 
-A request is one chunk of one problem's completions. Its seed is derived from (experiment seed, policy, problem, chunk),
-so shards and batches do not change which samples a problem gets.
+A sample is identified by its problem and its number. Its random numbers derive from (experiment seed, policy, problem,
+number), so neither n nor chunks, shards and batches change which samples a problem gets.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from maxk.artifacts import models
 from maxk.artifacts.records import Policy, Task
 from maxk.config import Sampling
 from maxk.errors import UserError
+from maxk.sampling import stopping
 
 
 class Completion(NamedTuple):
@@ -29,13 +31,19 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """`count` completions of `prompt`, drawn with `seed`: samples `first`, `first + 1`, … of the problem."""
+    """`count` completions of `prompt`: samples `first`, `first + 1`, … of the problem, whose seed is `seed`.
+
+    Sample i's random numbers are a function of (`seed`, i), whichever request it is drawn by.
+    """
 
     problem_id: str
     prompt: str
     first: int
     count: int
     seed: int
+
+
+Drawn = list[tuple[Request, list[Completion]]]
 
 
 class Backend(Protocol):
@@ -45,8 +53,8 @@ class Backend(Protocol):
     def facts(self) -> Mapping[str, str | float]:
         """Recorded in the provenance of the samples, next to the backend's name."""
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
-        """Yields every request with its `count` completions; the requests in any order."""
+    def sample(self, requests: Sequence[Request]) -> Iterator[Drawn]:
+        """Yields every request with its `count` completions, in any order; those that end together, together."""
 
 
 def seed_of(*parts: object) -> int:
@@ -55,19 +63,26 @@ def seed_of(*parts: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def requests(tasks: Sequence[Task], prompts: Sequence[str], policy: str, config: Sampling) -> list[Request]:
-    """The requests that give every task its `config.n` completions."""
-    return [
-        Request(
-            task.problem_id,
-            prompt,
-            first,
-            count=min(config.chunk, config.n - first),
-            seed=seed_of(config.seed, policy, task.problem_id, first),
-        )
-        for task, prompt in zip(tasks, prompts, strict=True)
-        for first in range(0, config.n, config.chunk)
-    ]
+def requests(
+    tasks: Sequence[Task],
+    prompts: Sequence[str],
+    policy: str,
+    config: Sampling,
+    drawn: Mapping[str, Collection[int]] = MappingProxyType({}),
+) -> list[Request]:
+    """The requests that give every task its `config.n` completions, beside those already `drawn` by problem id.
+
+    The end of a chunk is drawn from its first missing sample on.
+    """
+    wanted: list[Request] = []
+    for task, prompt in zip(tasks, prompts, strict=True):
+        seed, known = seed_of(config.seed, policy, task.problem_id), drawn.get(task.problem_id, ())
+        for start in range(0, config.n, config.chunk):
+            end = min(start + config.chunk, config.n)
+            first = next((number for number in range(start, end) if number not in known), end)
+            if first < end:
+                wanted.append(Request(task.problem_id, prompt, first, end - first, seed))
+    return wanted
 
 
 # ---- shared by all backends
@@ -115,16 +130,24 @@ def encode(requests: Sequence[Request], tokenizer: Any, config: Sampling, limit:
 
 
 def completions(
-    rows: Iterable[Sequence[int]], entropies: Iterable[float | None], stop: Sequence[int], tokenizer: Any
+    rows: Iterable[Sequence[int]],
+    entropies: Iterable[float | None],
+    stop_tokens: Sequence[int],
+    stop: Sequence[str],
+    tokenizer: Any,
 ) -> Iterator[Completion]:
-    """Completions from token rows. The stop token counts as a token but is not in the text. Decodes equal rows once."""
+    """Completions from token rows. Decodes equal rows once.
+
+    The stop token counts as a token but is not in the text; a stop string is.
+    """
     texts: dict[tuple[int, ...], str] = {}
     for row, entropy in zip(rows, entropies, strict=True):
-        stopped = row[-1] in stop
-        kept = tuple(row[:-1] if stopped else row)
+        ended = row[-1] in stop_tokens
+        kept = tuple(row[:-1] if ended else row)
         if kept not in texts:
             texts[kept] = tokenizer.decode(kept, skip_special_tokens=True)
-        yield Completion(texts[kept], len(row), "stop" if stopped else "length", entropy)
+        reason = "stop" if ended else "stop_string" if stopping.holds(texts[kept], stop) else "length"
+        yield Completion(texts[kept], len(row), reason, entropy)
 
 
 # ---- the backends

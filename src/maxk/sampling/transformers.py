@@ -6,32 +6,35 @@ of the batch is a distinct prefix, not a sample: a row splits where its samples 
 fifth of the rows and takes a tenth of the CPU time (benchmarks/sampling.py); a large model saves the repeated prompts
 and the finished rows.
 
-*A sample depends on its request alone.* `generate` draws from one global random state, so a sample would depend on the
-other samples of its batch. Here every request first draws its own uniform numbers, one per token; a token is the
-inverse of the cumulative distribution at its number. Batches change a sample only if rounding inside the model moves a
+*A sample depends on its seed and number alone.* `generate` draws from one global random state, so a sample would depend
+on the other samples of its batch. Here every sample has its own uniform numbers, one per token; a token is the inverse
+of the cumulative distribution at its number. Batches change a sample only if rounding inside the model moves a
 boundary across that number (docs/sampling.md).
 
-Requests are sorted by prompt length and packed into batches by a budget of tokens.
+The requests of a chunk are sorted by prompt length and packed into batches by a budget of tokens.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
+import numpy as np
 import torch
-from transformers import DynamicCache, TopPLogitsWarper
+from transformers import DynamicCache, StopStringCriteria, TopPLogitsWarper
 
 from maxk import sampling
 from maxk.artifacts import models
 from maxk.artifacts.packing import packed
 from maxk.artifacts.records import Policy
 from maxk.config import Sampling
-from maxk.sampling import Completion, Request
+from maxk.sampling import Completion, Drawn, Request
 
 Prompts = Mapping[str, list[int]]  # token ids of every prompt
 
-RESOLUTION = 2**30  # of the uniform numbers; a row number plus a uniform number must fit a float64 (`_inverse`)
+RESOLUTION_BITS = 30  # of the uniform numbers; a row number plus a uniform number must fit a float64 (`_inverse`)
+RESOLUTION = 2**RESOLUTION_BITS
 
 
 class TransformersBackend:
@@ -47,31 +50,39 @@ class TransformersBackend:
         model = models.causal_lm(policy.model, policy.revision, dtype)
         self.model = model.to(self.device).eval()
         self.stop_tokens = sampling.stop_tokens(policy, self.tokenizer, config)
+        self.stop_strings = StopStringCriteria(self.tokenizer, list(config.stop)) if config.stop else None
         self.facts: Mapping[str, str | float] = {"device": self.device.type, "dtype": dtype}
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
-        """Yields every request with its completions, longest prompts first."""
+    def sample(self, requests: Sequence[Request]) -> Iterator[Drawn]:
+        """Yields batches of requests with their completions."""
         limit = getattr(self.model.config, "max_position_embeddings", None)
         prompts = sampling.encode(requests, self.tokenizer, self.config, limit)
         for batch in self.batches(requests, prompts):
             completions = iter(self._completions(batch, prompts))
-            for request in batch:
-                yield request, [next(completions) for _ in range(request.count)]
+            yield [(request, [next(completions) for _ in range(request.count)]) for request in batch]
 
     def batches(self, requests: Sequence[Request], prompts: Prompts) -> Iterator[list[Request]]:
-        """Requests by decreasing prompt length, up to `batch_tokens` per batch; a larger request is its own batch."""
+        """Chunk after chunk, by decreasing prompt length; up to `batch_tokens`, or one larger request, per batch.
+
+        A job that goes on after whole batches forms the batches that were left, and one with a larger n first those of
+        the smaller: so even rounding is the same.
+        """
 
         def tokens(request: Request) -> int:
             return request.count * (len(prompts[request.prompt]) + self.config.max_tokens)
 
+        def chunk(request: Request) -> int:
+            return request.first // self.config.chunk
+
         longest_first = sorted(requests, key=lambda request: len(prompts[request.prompt]), reverse=True)
-        return packed(longest_first, tokens, self.config.batch_tokens)
+        for _, together in groupby(sorted(longest_first, key=chunk), key=chunk):
+            yield from packed(together, tokens, self.config.batch_tokens)
 
     def _completions(self, batch: Sequence[Request], prompts: Prompts) -> Iterator[Completion]:
         tokens, entropies = self.generate(batch, prompts)
         rows = [[token for token in row if token >= 0] for row in tokens.tolist()]
         means = (entropies / (tokens >= 0).sum(1)).tolist() if self.config.entropy else [None] * len(rows)
-        return sampling.completions(rows, means, self.stop_tokens, self.tokenizer)
+        return sampling.completions(rows, means, self.stop_tokens, self.config.stop, self.tokenizer)
 
     @torch.inference_mode()
     def generate(self, batch: Sequence[Request], prompts: Prompts) -> tuple[torch.Tensor, torch.Tensor]:
@@ -91,13 +102,20 @@ class TransformersBackend:
                 entropies[running] += torch.special.entr(p).sum(-1)[row]
             drawn = _inverse(p, row, uniforms[running, step])
             tokens[running, step] = drawn
-            on = ~torch.isin(drawn, stop)
+            on = ~(torch.isin(drawn, stop) | self._stopped(tokens[running, : step + 1]))
             running, row, drawn = running[on], row[on], drawn[on]
             if len(running) == 0 or step + 1 == self.config.max_tokens:
                 break
             extended, row = torch.unique(row * p.shape[1] + drawn, return_inverse=True)
             prefixes.extend(extended // p.shape[1], extended % p.shape[1])
         return tokens, entropies
+
+    def _stopped(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Which of the samples [samples, length] end with a stop string."""
+        if self.stop_strings is None:
+            return torch.zeros(len(tokens), dtype=torch.bool, device=self.device)
+        stopped: torch.Tensor = self.stop_strings(tokens, None)
+        return stopped
 
     def _distribution(self, logits: torch.Tensor) -> torch.Tensor:
         """Probabilities of the next token [rows, vocabulary], after temperature and nucleus."""
@@ -142,9 +160,14 @@ class _Prefixes:
 
 
 def _uniforms(request: Request, length: int) -> torch.Tensor:
-    """Numbers strictly between 0 and 1, float64 [count, length], the same on every device."""
-    generator = torch.Generator().manual_seed(request.seed)
-    return (torch.randint(RESOLUTION, (request.count, length), generator=generator).double() + 0.5) / RESOLUTION
+    """Numbers strictly between 0 and 1, float64 [count, length], the same on every device.
+
+    Philox is a function of (key, counter) that gives four numbers, so sample i has counters of its own.
+    """
+    counters = -(-length // 4)
+    generator = np.random.Philox(key=request.seed, counter=request.first * counters)
+    bits = generator.random_raw((request.count, 4 * counters))[:, :length] >> (64 - RESOLUTION_BITS)
+    return torch.from_numpy((bits.astype(np.float64) + 0.5) / RESOLUTION)
 
 
 def _inverse(p: torch.Tensor, row: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:

@@ -1,11 +1,12 @@
 """Sampling with vLLM: one engine per job, fed request by request, so that its batch stays full until the last samples.
 
-*Seeds.* Every sample has a seed: vLLM counts up from the request's seed, at no measurable cost (docs/sampling.md). A
-repeated job on the same machine draws the same samples if vLLM's arithmetic does not depend on the batch; in 16 bits it
-does.
+*Seeds.* Every sample has a seed, the problem's seed plus the sample's number, at no measurable cost (docs/sampling.md).
+A repeated job on the same machine draws the same samples if vLLM's arithmetic does not depend on the batch; in 16 bits
+it does.
 
-*Tokens and text.* Prompts and completions are exchanged as token ids, with the tokenizer and the stop tokens of the
-transformers backend. Sampling defaults in the model folder are ignored.
+*Tokens and text.* Prompts and completions are exchanged as token ids, with the tokenizer, stop tokens and stop strings
+of the transformers backend; the engine decodes only to find stop strings. Sampling defaults in the model folder are
+ignored.
 
 *Entropy.* vLLM returns the log-probabilities of the K most likely tokens (`vllm.entropy_top_k`), not the distribution.
 We keep the entropy of the distribution in which all other tokens are one outcome: a lower bound, at most
@@ -32,7 +33,7 @@ from maxk.artifacts import models
 from maxk.artifacts.records import Policy
 from maxk.config import Sampling
 from maxk.errors import UserError
-from maxk.sampling import Completion, Request
+from maxk.sampling import Completion, Drawn, Request
 
 PROGRAM = "n = int(input())\nprint(sum(range(n + 1)))\n"  # scored after a prompt to compare weights
 TOLERANCE = {"float32": 0.001, "bfloat16": 0.2, "float16": 0.03}  # mean nats per token; measured in docs/sampling.md
@@ -58,7 +59,8 @@ class VllmBackend:
                 revision=policy.revision,
                 load_format="safetensors",
                 **models.NO_CODE,
-                skip_tokenizer_init=True,
+                tokenizer_revision=policy.revision,
+                skip_tokenizer_init=not config.stop,
                 dtype=self.dtype,
                 tensor_parallel_size=config.vllm.tensor_parallel,
                 gpu_memory_utilization=config.vllm.gpu_memory_utilization,
@@ -74,8 +76,8 @@ class VllmBackend:
         )
         self.facts: dict[str, str | float] = {"device": current_platform.device_type, "dtype": self.dtype}
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
-        """Yields every request with its completions, in the order in which they finish."""
+    def sample(self, requests: Sequence[Request]) -> Iterator[Drawn]:
+        """Yields every request with its completions, one by one in the order in which they finish."""
         if not requests:
             return
         prompts = sampling.encode(requests, self.tokenizer, self.config, self.engine.model_config.max_model_len)
@@ -84,7 +86,7 @@ class VllmBackend:
         jobs = ((name, prompts[r.prompt], self._parameters(r)) for name, r in by_id.items())
         for output in self._run(jobs):
             request = by_id[output.request_id]
-            yield request, list(self._completions(sorted(output.outputs, key=lambda one: one.index)))
+            yield [(request, list(self._completions(sorted(output.outputs, key=lambda one: one.index))))]
 
     def _run(self, jobs: Iterator[tuple[str, list[int], Any]]) -> Iterator[Any]:
         """Outputs of jobs (name, prompt, parameters); keeps twice as many samples queued as run at once."""
@@ -108,13 +110,16 @@ class VllmBackend:
 
         return SamplingParams(
             n=request.count,
-            seed=request.seed,
+            seed=request.seed + request.first,  # vLLM counts up from it
             temperature=self.config.temperature,
             top_p=self.config.top_p,
             max_tokens=self.config.max_tokens,
             stop_token_ids=self.stop_tokens,
             ignore_eos=True,  # end-of-sequence tokens are among the stop tokens
-            detokenize=False,
+            # vLLM finds stop strings in the text that it makes of the tokens; the text itself is dropped.
+            stop=list(self.config.stop) or None,
+            include_stop_str_in_output=True,
+            detokenize=bool(self.config.stop),
             logprobs=self.config.vllm.entropy_top_k if self.config.entropy else None,
             flat_logprobs=True,
             output_kind=RequestOutputKind.FINAL_ONLY,
@@ -125,7 +130,8 @@ class VllmBackend:
             if output.finish_reason not in ("stop", "length"):
                 raise UserError(f"vLLM gave up a completion of {self.policy.name}: {output.finish_reason}")
         entropies = [self._entropy(output.logprobs) if self.config.entropy else None for output in outputs]
-        return sampling.completions([o.token_ids for o in outputs], entropies, self.stop_tokens, self.tokenizer)
+        rows = [output.token_ids for output in outputs]
+        return sampling.completions(rows, entropies, self.stop_tokens, self.config.stop, self.tokenizer)
 
     def _entropy(self, logprobs: Any) -> float:
         """Mean over the tokens. Each token has its own log-probability, followed by those of the K most likely."""

@@ -30,7 +30,10 @@ KINDS = {
         "of stopped training jobs; they start from the beginning",
         ["policies/*/*/checkpoints", "policies/*/*/model.partial"],
     ),
-    "shards": ("samples and verdicts; the next run makes them again; scores and tables stay", ["samples", "verdicts"]),
+    "shards": (
+        "samples and verdicts; the next run makes them again; scores and tables stay",
+        ["samples", "drawn", "verdicts"],
+    ),
     "experiment": ("everything, including policies, scores, tables and tracking", ["*"]),
 }
 

@@ -1,24 +1,36 @@
 """maxk sample POLICY --shard I: samples completions for one shard of the test problems of every evaluated dataset.
 
-One process samples for all datasets, so the model is loaded once and GPU memory is released at the end.
+One process samples for all datasets, so the model is loaded once and GPU memory is released at the end. What is drawn
+is kept in a journal (`maxk.artifacts.journal`), so a job that was killed, and one with a larger n or more problems,
+draws only what is missing; one with a smaller n draws nothing.
+
+    maxk sample base --shard 0 --config results/config.json
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from maxk import config as configuration
-from maxk import progress, tracking
-from maxk.artifacts import environment, files, records
+from maxk import tracking
+from maxk.artifacts import environment, files, journal, records
 from maxk.artifacts.digests import digest_of
+from maxk.artifacts.journal import Journal
 from maxk.artifacts.records import Policy, Provenance, Task
 from maxk.config import Config
 from maxk.errors import UserError
+from maxk.progress import Progress
 from maxk.resources import gpus
+
+if TYPE_CHECKING:
+    from maxk import sampling
+
+Drawn = dict[str, dict[int, Any]]  # completions by problem id and number
 
 
 def register_parser(subparsers: Any) -> None:
@@ -36,15 +48,13 @@ def run(args: argparse.Namespace) -> None:
     mine = share_of(config, args.shard)
     tasks = {name: _tasks(config, name, mine) for name in config.evaluated}
     with tracking.stage(config, "sample", policy=policy.name, shard=str(args.shard)) as run:
-        run.params(config.settings("sample"))
-        completions, facts = _sample(config, policy, [task for share in tasks.values() for task in share], args.shard)
+        run.params({**config.settings("sample"), "n": config.sampling.n})
+        drawn, made_with = _sample(config, policy, [task for share in tasks.values() for task in share], args.shard)
         for dataset, share in tasks.items():
-            _write(config, policy, dataset, args.shard, share, completions, facts)
-        everything = [c for one in completions.values() for c in one]
-        run.metrics({"completions": len(everything)})
-        if everything:  # a shard may have no problem
-            run.metrics({"mean_tokens": sum(c.n_tokens for c in everything) / len(everything)})
-            run.metrics({"truncated": sum(c.finish_reason == "length" for c in everything) / len(everything)})
+            _write(config, policy, dataset, args.shard, share, drawn, made_with)
+        completions = [completion for one in drawn.values() for completion in one.values()]
+        _track(run, completions)
+        _warn_of_lost_programs(policy, completions)
 
 
 def share_of(config: Config, shard: int) -> slice:
@@ -60,10 +70,33 @@ def _tasks(config: Config, dataset: str, share: slice) -> list[Task]:
     return files.read_tasks(config.layout.problems(dataset), "test")[share]
 
 
-def _sample(
-    config: Config, policy: Policy, tasks: list[Task], shard: int
-) -> tuple[dict[str, list[Any]], Mapping[str, str | float]]:
-    """All completions of the tasks, in sample order, by problem id; and the backend's facts for the provenance."""
+def _track(run: tracking.Run, completions: Sequence[Any]) -> None:
+    run.metrics({"completions": len(completions)})
+    if completions:  # a shard may have no problem
+        run.metrics({"mean_tokens": sum(c.n_tokens for c in completions) / len(completions)})
+        for name, reason in (("truncated", "length"), ("stopped", "stop_string")):
+            run.metrics({name: sum(c.finish_reason == reason for c in completions) / len(completions)})
+
+
+def _warn_of_lost_programs(policy: Policy, completions: Sequence[Any]) -> None:
+    """A model that opens blocks without naming a language is stopped before its program."""
+    from maxk.sampling.stopping import at_opening_fence
+
+    lost = sum(c.finish_reason == "stop_string" and at_opening_fence(c.text) for c in completions)
+    if lost:
+        print(
+            f"{policy.name}: {lost} of {len(completions)} completions were stopped at a fence that opens a block; "
+            "set sampling.stop and training.stop to [], or ask for ```python in prompt.template",
+            file=sys.stderr,
+        )
+
+
+# ---- drawing
+def _sample(config: Config, policy: Policy, tasks: list[Task], shard: int) -> tuple[Drawn, dict[str, Any]]:
+    """The first n completions of every task, and the environments in which they were drawn.
+
+    Takes from the journal what earlier jobs have drawn; the model is loaded only if something is missing.
+    """
     from maxk import sampling
     from maxk.artifacts import models
     from maxk.data import prompts
@@ -72,15 +105,55 @@ def _sample(
     tokenizer = models.tokenizer(policy.model, policy.revision)
     rendered = [prompts.render(task.statement, config.prompt, tokenizer) for task in tasks]
     _write_prompts(config, policy, shard, tasks, rendered)
-    requests = sampling.requests(tasks, rendered, policy.name, config.sampling)
+    digests = {task.problem_id: digest_of(prompt) for task, prompt in zip(tasks, rendered, strict=True)}
+    drawn: Drawn = {task.problem_id: {} for task in tasks}
+    past = _journal(config, policy)
+    environments = [made_with for batch, made_with in past.read() if _keep(config, drawn, digests, batch.to_pydict())]
+    requests = sampling.requests(tasks, rendered, policy.name, config.sampling, drawn)
+    recorded = {"backend": config.sampling.backend, **environment.versions()}
+    if not requests:
+        return drawn, journal.common(environments or [recorded])
     backend = sampling.BACKENDS[config.sampling.backend](policy, config.sampling)
-    chunks: dict[str, dict[int, list[Any]]] = defaultdict(dict)
-    done = progress.track(backend.sample(requests), total=len(requests), label=f"sample {policy.name}")
-    for request, completions in done:
-        chunks[request.problem_id][request.first] = completions
-    return {name: [c for first in sorted(one) for c in one[first]] for name, one in chunks.items()}, backend.facts
+
+    def present() -> dict[str, Any]:
+        return {**recorded, **backend.facts}
+
+    parts = (_columns(done, digests) for done in backend.sample(requests))
+    with Progress(sum(request.count for request in requests), f"sample {policy.name}") as progress:
+        for part in past.record(parts, present):
+            progress.advance(_keep(config, drawn, digests, part))
+    return drawn, journal.common([*environments, present()])
 
 
+def _journal(config: Config, policy: Policy) -> Journal:
+    """What was drawn from this policy with these settings, in all shards."""
+    settings, inputs = config.settings("sample"), {"policy": digest_of(policy.lineage)}
+    folder = Path(config.layout.drawn(policy.name, digest_of([settings, inputs])))
+    return Journal(folder, records.DRAWN, Provenance("sample", config.name, settings, inputs))
+
+
+def _columns(done: sampling.Drawn, digests: Mapping[str, str]) -> dict[str, list[Any]]:
+    """Finished requests as columns of `records.DRAWN`."""
+    rows = [
+        (request.problem_id, number, *completion, digests[request.problem_id])
+        for request, completions in done
+        for number, completion in enumerate(completions, request.first)
+    ]
+    return {name: [row[i] for row in rows] for i, name in enumerate(records.DRAWN.names)}
+
+
+def _keep(config: Config, drawn: Drawn, digests: Mapping[str, str], columns: Mapping[str, Sequence[Any]]) -> int:
+    """Adds the completions that are wanted and were drawn for the present prompt; returns how many it added."""
+    from maxk.sampling import Completion
+
+    before = sum(map(len, drawn.values()))
+    for problem_id, number, *completion, digest in zip(*columns.values(), strict=True):
+        if digests.get(problem_id) == digest and number < config.sampling.n:
+            drawn[problem_id].setdefault(number, Completion(*completion))
+    return sum(map(len, drawn.values())) - before
+
+
+# ---- writing
 def _write_prompts(config: Config, policy: Policy, shard: int, tasks: list[Task], rendered: list[str]) -> None:
     """Stores the rendered prompts, one file per dataset; before the samples, whose existence means completion."""
     for dataset in config.evaluated:
@@ -96,16 +169,16 @@ def _write(
     dataset: str,
     shard: int,
     tasks: list[Task],
-    completions: dict[str, list[Any]],
-    facts: Mapping[str, str | float],
+    drawn: Drawn,
+    made_with: Mapping[str, Any],
 ) -> None:
     for task in tasks:
-        got = len(completions[task.problem_id])
+        got = len(drawn[task.problem_id])
         if got != config.sampling.n:
             raise UserError(
                 f"{policy.name}, {dataset}, {task.problem_id}: {got} completions, expected n={config.sampling.n}"
             )
-    rows = [(t.problem_id, i, *c) for t in tasks for i, c in enumerate(completions[t.problem_id])]
+    rows = [(t.problem_id, number, *c) for t in tasks for number, c in sorted(drawn[t.problem_id].items())]
     columns = {name: [row[i] for row in rows] for i, name in enumerate(records.SAMPLE.names)}
     layout = config.layout
     source = Provenance(
@@ -116,6 +189,6 @@ def _write(
             "problems": files.digest(layout.problems(dataset)),
             "policy": digest_of(policy.lineage),
         },
-        environment={"backend": config.sampling.backend, **facts, **environment.versions()},
+        environment=made_with,
     )
     files.write_table(layout.samples(policy.name, dataset, shard), columns, records.SAMPLE, source)

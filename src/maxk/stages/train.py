@@ -156,6 +156,7 @@ def _optimise(
             objective=config.every_objective[objective].spec,
             old_policy=training.old_policy,
             reference_precision=training.reference_precision,
+            stop=training.stop,
         )
         trainer.remove_callback(PrinterCallback)
         if trainer.is_world_process_zero():

@@ -108,7 +108,7 @@ def _entropy(config: Training) -> dict[str, Any]:
 def _generation(config: Training) -> dict[str, Any]:
     chosen = config.generator
     if chosen.backend == "transformers":
-        return {}
+        return {"generation_kwargs": {"stop_strings": list(config.stop)}} if config.stop else {}
     corrected = chosen.importance_sampling != "none"
     return {
         "use_vllm": True,
@@ -120,9 +120,15 @@ def _generation(config: Training) -> dict[str, Any]:
         "vllm_importance_sampling_correction": corrected,
         "vllm_importance_sampling_mode": chosen.importance_sampling if corrected else "sequence_mask",  # TRL's default
         "vllm_importance_sampling_clip_max": chosen.importance_sampling_max,
-        # TRL decodes the tokens itself; the text that vLLM would make is dropped.
-        "generation_kwargs": {"detokenize": False} if chosen.mode == "colocate" else None,
+        "generation_kwargs": _vllm_parameters(config),
     }
+
+
+def _vllm_parameters(config: Training) -> dict[str, Any] | None:
+    """TRL decodes the tokens itself: vLLM makes text only where it has to find stop strings."""
+    if config.stop:
+        return {"stop": list(config.stop), "include_stop_str_in_output": True}
+    return {"detokenize": False} if config.generator.mode == "colocate" else None
 
 
 def _evaluation(config: Training) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from maxk.errors import UserError
+from maxk.sampling import stopping
 from maxk.trl import MaxkTrainer
 
 # Nats per token before the first step. In bfloat16 0.0003 was seen, and 4.3 with a reference that had lost half of its
@@ -21,13 +24,19 @@ class PolicyTrainer(MaxkTrainer):
     """MaxkTrainer for problems with tests: every row of its datasets has a `problem_id`.
 
     reference_precision   "float32" or "bfloat16": the type of the reference model's weights.
+    stop                  strings that end a completion; the generator must be told of them, too (`arguments`).
 
     Reward functions with a method `start` begin as soon as the completions are there, so that programs run while the
     reference model computes. Raises UserError before the first step if the reference model differs from the policy.
     """
 
-    def __init__(self, *args: Any, reference_precision: str = "float32", **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, reference_precision: str = "float32", stop: Sequence[str] = (), **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self._stop = tuple(stop)
+        if stop and not self.use_vllm:  # generate() looks for stop strings only if it is given the tokenizer
+            self.model.generate = partial(self.model.generate, tokenizer=self.processing_class)
         if reference_precision == "bfloat16" and self.ref_model is not None:
             self.ref_model.to(torch.bfloat16)
         if self.use_adaptive_entropy:
@@ -37,8 +46,28 @@ class PolicyTrainer(MaxkTrainer):
         self._problem_ids = [row["problem_id"] for row in inputs]
         return super()._generate_and_score_completions(inputs)
 
+    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Cuts the padding that transformers appends to a stopped completion, and counts stopped completions."""
+        completion_ids, logprobs = super()._generate_single_turn(*args, **kwargs)
+        cut = [stopping.cut(ids, self._stop, self.processing_class) if self._stop else None for ids in completion_ids]
+        kept = [ids if short is None else short for ids, short in zip(completion_ids, cut, strict=True)]
+        if logprobs is not None:
+            logprobs = [row[: len(ids)] for row, ids in zip(logprobs, kept, strict=True)]
+        self._stopped = [short is not None and short[-1] not in self.eos_token_ids for short in cut]
+        return kept, logprobs
+
+    def _log_stopped(self) -> None:
+        """The fraction of stopped completions; the parent has counted them as clipped at the token limit."""
+        stopped = torch.tensor(self._stopped, dtype=torch.float, device=self.accelerator.device)
+        fraction = self.accelerator.gather(stopped).mean().item()
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        metrics["completions/stopped_ratio"].append(fraction)
+        metrics["completions/clipped_ratio"][-1] -= fraction
+
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
         output: tuple[Any, ...] = super()._generate(prompts)
+        if self._stop:
+            self._log_stopped()
         _, _, _, completions, *_ = output
         for reward in self.reward_funcs:
             if hasattr(reward, "start"):

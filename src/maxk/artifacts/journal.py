@@ -1,0 +1,102 @@
+"""Append-only journals: finished parts of jobs that may be killed at any moment.
+
+A journal is a folder of Arrow streams, one per job that appended to it. A batch of rows counts once it is whole:
+readers ignore what a killed job left unfinished at the end of its stream. Every stream carries its provenance; streams
+made with other settings or inputs are refused.
+
+    journal = Journal(folder, records.DRAWN, source)
+    for batch, environment in journal.read(): ...
+    for columns in journal.record(parts, environment): ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from maxk.artifacts import files
+from maxk.artifacts.provenance import require_equal
+from maxk.artifacts.records import Provenance
+from maxk.errors import UserError
+
+Columns = Mapping[str, Sequence[Any]]
+Environment = Mapping[str, Any]
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The streams in `folder`: rows of `schema`, made with the experiment, stage, settings and inputs of `source`."""
+
+    folder: Path
+    schema: pa.Schema
+    source: Provenance
+
+    def read(self) -> Iterator[tuple[pa.RecordBatch, Environment]]:
+        """All whole batches, with the environment in which each was made.
+
+        Raises UserError if a stream has other columns, or was made with other settings or inputs.
+        """
+        for path in sorted(self.folder.glob("*.arrow")):
+            for batch in _batches(path):
+                yield batch, self._checked(path, batch.schema).environment
+
+    def record(self, parts: Iterable[Columns], environment: Callable[[], Environment]) -> Iterator[Columns]:
+        """Appends each part as one batch, then passes it on; `environment` is called when the first part is there.
+
+        Raises UserError if the disk is full or the folder cannot be written.
+        """
+        path, stream = self.folder / f"{uuid4().hex}.arrow", None
+        for part in parts:
+            try:
+                stream = stream or self._stream(path, environment())
+                stream.write_batch(pa.record_batch(dict(part), schema=self.schema))
+            except OSError as error:
+                raise files.unwritten(path, error) from None
+            yield part
+
+    def _stream(self, path: Path, environment: Environment) -> pa.ipc.RecordBatchStreamWriter:
+        """A new stream. Its file is unbuffered: a batch survives the process as soon as it is written."""
+        labelled = files.labelled(self.schema, dataclasses.replace(self.source, environment=environment))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return pa.ipc.new_stream(pa.OSFile(str(path), "wb"), labelled, options=_COMPRESSED)
+
+    def _checked(self, path: Path, schema: pa.Schema) -> Provenance:
+        """The provenance of a stream, which must be this journal's but for the environment."""
+        found = files.provenance_of(path, schema)
+        remedy = f"delete {path} and run again"
+        require_equal(str(path), _identity(found), "the configuration", _identity(self.source), remedy)
+        if not schema.equals(self.schema):
+            raise UserError(f"{path}: its columns are not those of this version of maxk; {remedy}")
+        return found
+
+
+def _identity(source: Provenance) -> dict[str, Any]:
+    """The provenance without the environment, which is recorded only."""
+    return {key: value for key, value in dataclasses.asdict(source).items() if key != "environment"}
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """The whole batches of a stream."""
+    try:
+        with pa.OSFile(str(path)) as file:
+            yield from pa.ipc.open_stream(file)
+    except (pa.ArrowException, OSError):  # the end that a killed job left
+        return
+
+
+def common(environments: Iterable[Environment]) -> dict[str, Any]:
+    """One environment of several: values that differ are listed, separated by " and "."""
+    values: dict[str, list[Any]] = {}
+    for environment in environments:
+        for key, value in environment.items():
+            known = values.setdefault(key, [])
+            if value not in known:
+                known.append(value)
+    return {key: one[0] if len(one) == 1 else " and ".join(sorted(map(str, one))) for key, one in values.items()}

@@ -1,0 +1,133 @@
+"""`maxk evaluate`: the configuration that it writes, the table of temperatures, and (slow) a whole run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from maxk import cli
+from maxk import config as configuration
+from maxk.artifacts import files
+from maxk.config import Config
+from maxk.reporting import temperatures
+from maxk.stages import evaluate
+from pipeline import ENVIRONMENT
+
+PROBLEMS = [
+    {"id": "sum", "statement": "sort up, total", "tests": [{"stdin": "1 2\n", "expected": "3\n"}]},
+    {"id": "show", "statement": "halve, show", "tests": [{"stdin": "4 8\n", "expected": "2 4\n"}]},
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, root: Path, base_model: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder as a user has it: the workflow, a model and own problems."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Snakefile").symlink_to(root / "Snakefile")
+    (tmp_path / "tiny").symlink_to(base_model)
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in PROBLEMS))
+    return tmp_path
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+    """The configurations that the pipeline would be run with; nothing runs."""
+    configs: list[Config] = []
+    monkeypatch.setattr(evaluate, "_run_pipeline", lambda config, args: configs.append(config))
+    monkeypatch.setattr(temperatures, "write", lambda configs, name: [name])
+    return configs
+
+
+def test_every_temperature_is_an_experiment(folder: Path, asked: list[Config], capsys: Any) -> None:
+    command = ["evaluate", "tiny", "--problems", "own.jsonl", "--n", "12", "--temperatures", "0.6", "1"]
+    assert cli.main(command) == 0
+    assert [(one.name, one.sampling.temperature) for one in asked] == [("tiny-t0.6", 0.6), ("tiny-t1", 1.0)]
+    assert capsys.readouterr().out == "results/tiny.temperatures\n"
+    for config in asked:
+        assert (config.base.model, config.objectives, config.policies) == ("tiny", {}, ["base"])
+        assert config.datasets["own"].source == "jsonl"
+        assert config.datasets["own"].location == "own.jsonl"
+        assert (config.sampling.n, config.report.ks, config.report.headline_k) == (12, (1, 2, 4, 8), 8)
+        assert config.sampling.stop == ("\n```\n",)
+        assert not config.prompt.chat  # the tiny model's tokenizer has no chat template
+
+
+def test_a_source_at_a_place_and_further_settings(folder: Path, asked: list[Config]) -> None:
+    files.write_text("more.yaml", "sampling: {max_tokens: 99}\nprompt: {template: '{statement}'}\n")
+    command = ["evaluate", "tiny", "--problems", "own.jsonl", "mbpp=mbpp.jsonl.gz", "--config", "more.yaml"]
+    assert cli.main([*command, "--name", "mine"]) == 0
+    [config] = asked
+    assert (config.name, config.sampling.n, config.sampling.max_tokens) == ("mine", 64, 99)
+    assert {name: (one.source, one.location) for name, one in config.datasets.items()} == {
+        "own": ("jsonl", "own.jsonl"),
+        "mbpp": ("mbpp", "mbpp.jsonl.gz"),
+    }
+    assert config.prompt.template == "{statement}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tiny": "nowhere"}, "nowhere: no model can be read from there"),
+        ({"own.jsonl": "absent.jsonl"}, "--problems absent.jsonl: no such file or folder"),
+        ({"own.jsonl": "mbpq"}, "source='mbpq' is unknown (did you mean 'mbpp'?)"),
+        ({"1": "0.5"}, "--temperatures 0.5 0.5: one is given twice"),
+        ({"Snakefile": "Absent"}, "Absent: no such file; run in the folder of the workflow"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    changes: dict[str, str], words: str, folder: Path, asked: list[Config], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["evaluate", "tiny", "--problems", "own.jsonl", "--temperatures", "0.5", "1", "--snakefile", "Snakefile"]
+    assert cli.main([changes.get(one, one) for one in command]) == 2
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("maxk")]
+    assert words in line
+    assert asked == []
+
+
+def test_the_best_temperature_of_every_k() -> None:
+    def means(values: dict[int, float]) -> pd.DataFrame:
+        rows = [
+            {"dataset": place, "metric": "max", "k": k, "mean": mean, "low": mean - 0.1, "high": mean + 0.1}
+            for k, mean in values.items()
+            for place in ("own", "mean")
+        ]
+        return pd.DataFrame(rows).assign(mean_tokens=10.0, truncated=0.1, stopped=0.8)
+
+    frame = temperatures.table({1.0: means({1: 0.3, 8: 0.9}), 0.6: means({1: 0.5, 8: 0.7})})
+    assert [(row.k, row.temperature) for row in frame[frame.best].itertuples()] == [(1, 0.6), (8, 1.0)]
+    head, _, *rows = temperatures.lines(frame)
+    assert head == "| quantity | temperature 0.6 | temperature 1 | best |"
+    assert rows == [
+        "| max@1 | 0.500 [0.400, 0.600] | 0.300 [0.200, 0.400] | 0.6 |",
+        "| max@8 | 0.700 [0.600, 0.800] | 0.900 [0.800, 1.000] | 1 |",
+    ]
+
+
+@pytest.mark.slow
+def test_a_tiny_model_from_nothing_to_the_best_temperature(folder: Path, root: Path) -> None:
+    command = [sys.executable, "-m", "maxk", "evaluate", "tiny", "--problems", "own.jsonl", "--n", "4"]
+    files.write_text("small.yaml", "sampling: {max_tokens: 32}\n")  # the tiny model takes 512 tokens
+    command += ["--config", "small.yaml", "--snakefile", str(root / "Snakefile")]
+    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [*command, "--temperatures", "0.6", "1.0"], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    with Path("results/tiny.temperatures.csv").open(newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert {(row["metric"], row["k"], row["temperature"]) for row in rows} == {
+        (metric, k, temperature) for metric in ("max", "pass") for k in ("1", "2", "4") for temperature in ("0.6", "1")
+    }
+    for temperature in ("0.6", "1"):
+        assert Path(f"results/tiny-t{temperature}/report.html").exists()
+        config = configuration.load(f"results/tiny-t{temperature}/config.json")
+        assert config.sampling.temperature == float(temperature)

@@ -1,0 +1,258 @@
+"""An evaluation that grows, shrinks or is killed draws only what is missing, and ends with the files of one go."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from maxk import cli, sampling
+from maxk import config as configuration
+from maxk.artifacts import files, journal, records
+from maxk.artifacts.journal import Journal
+from maxk.artifacts.records import Provenance
+from maxk.config import Config
+from maxk.errors import UserError
+
+CONFIG = "results/seconds/config.json"
+SMALL = {"n": 8, "chunk": 4, "batch_tokens": 200}
+KS = {"ks": [1, 2], "headline_k": 2}
+
+
+@pytest.fixture
+def evaluate(
+    seconds: Config, base_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Callable[..., None]]:
+    """`evaluate(folder, n=…, …)` writes a configuration into a new or old folder; what it returns runs stages there."""
+
+    def configure(folder: str, datasets: dict[str, Any] | None = None, **changes: Any) -> Callable[..., None]:
+        place = tmp_path / folder
+        place.mkdir(exist_ok=True)
+        monkeypatch.chdir(place)
+        own = {
+            "base": {"source": "hub", "model": base_model},
+            "objectives": {},
+            "sampling": {**SMALL, "shards": 1, **changes},
+            "report": KS,
+            "tracking": {"enabled": False},
+            **({"datasets": datasets} if datasets else {}),
+        }
+        config = configuration.parse(configuration.overlay(seconds.model_dump(mode="json"), own))
+        files.write_json(CONFIG, config.model_dump(mode="json"))
+        fresh = not Path(config.layout.policy("base")).exists()
+
+        def run(*stages: str) -> None:
+            monkeypatch.chdir(place)
+            for stage in stages:
+                assert cli.main([*stage.split(), "--config", CONFIG]) == 0, stage
+
+        run(*(f"prepare {name}" for name in config.datasets), *(["base"] if fresh else []))
+        return run
+
+    return configure
+
+
+@pytest.fixture
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by the number of samples that each sampling job asks of the model."""
+    original, counts = sampling.requests, []
+
+    def counted(*args: Any) -> list[sampling.Request]:
+        made = original(*args)
+        counts.append(sum(request.count for request in made))
+        return made
+
+    monkeypatch.setattr(sampling, "requests", counted)
+    return counts
+
+
+ALL = ("sample base", "verify base", "score base")
+PROBLEMS = 5  # test problems of the seconds-scale experiment
+
+
+def made(folder: Path) -> dict[str, bytes]:
+    """Samples, prompts, verdicts and scores."""
+    root = folder / "results/seconds"
+    paths = [path for kind in ("samples", "verdicts", "scores") for path in (root / kind).rglob("*.parquet")]
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize(("before", "after", "drawn"), [(4, 8, 4), (8, 8, 0), (8, 4, 0)])
+def test_another_n_draws_what_is_missing(
+    before: int, after: int, drawn: int, evaluate: Any, requested: list[int], tmp_path: Path
+) -> None:
+    evaluate("grown", n=before)(*ALL)
+    evaluate("grown", n=after)(*ALL)
+    assert requested == [before * PROBLEMS, drawn * PROBLEMS]
+    evaluate("at_once", n=after)(*ALL)
+    assert made(tmp_path / "grown") == made(tmp_path / "at_once")
+    assert len(made(tmp_path / "grown")) == 8
+
+
+def test_an_n_that_ends_within_a_chunk_draws_the_same(evaluate: Any, requested: list[int], tmp_path: Path) -> None:
+    """Other batches may round entropies otherwise; the texts are the same."""
+    evaluate("grown", n=3)("sample base")
+    evaluate("grown", n=8)("sample base")
+    assert requested == [3 * PROBLEMS, 5 * PROBLEMS]
+    evaluate("at_once", n=8)("sample base")
+    for dataset in ("pocket-contests", "pocket-short"):
+        path = f"results/seconds/samples/base/{dataset}/0.parquet"
+        grown, whole = (pq.read_table(tmp_path / folder / path) for folder in ("grown", "at_once"))
+        assert grown.drop_columns("entropy") == whole.drop_columns("entropy")
+
+
+def test_more_problems_and_other_shards_reuse_what_is_there(
+    evaluate: Any, requested: list[int], seconds: Config, tmp_path: Path
+) -> None:
+    fewer = {name: one.model_dump(mode="json") for name, one in seconds.datasets.items()}
+    more = {**fewer, "pocket-short": {**fewer["pocket-short"], "test": 4}}
+    evaluate("grown", fewer)("sample base")
+    evaluate("grown", more, shards=2)("sample base --shard 0", "sample base --shard 1")
+    assert requested == [8 * 5, *requested[1:]]
+    assert sum(requested[1:]) == 8 * 2
+
+
+def test_other_settings_reuse_nothing(evaluate: Any, requested: list[int]) -> None:
+    evaluate("one")("sample base")
+    evaluate("one", temperature=0.5)("sample base")
+    evaluate("one")("sample base")  # back again: everything is there
+    assert requested == [40, 40, 0]
+
+
+def test_another_prompt_is_drawn_anew(evaluate: Any, requested: list[int], tmp_path: Path) -> None:
+    """A problem is known by its prompt, too: an edited statement under the same id."""
+    run = evaluate("one")
+    run("sample base")
+    path = tmp_path / "one/results/seconds/data/pocket-short/problems.parquet"
+    problems = [*files.read_problems(path, "test")]
+    edited = [records.Problem(**{**vars(problems[0]), "statement": "halve, show"}), *problems[1:]]
+    files.write_problems(path, edited, files.read_provenance(path))
+    run("sample base")
+    assert requested == [40, 8]
+
+
+def test_grown_verdicts_run_only_new_programs(evaluate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from maxk.evaluation import problem_grader
+
+    graders: list[Any] = []
+    original = problem_grader.grader
+    monkeypatch.setattr(problem_grader, "grader", lambda config: graders.append(original(config)) or graders[-1])
+    evaluate("grown", n=4)("sample base", "verify base")
+    evaluate("grown", n=8)("sample base", "verify base")
+    first, second = (grader.stats for grader in graders)
+    assert first.cached == 0
+    assert second.cached == first.submissions - first.deduplicated  # every program of before is known
+
+
+# ---------------------------------------------------------------------------------------------------------------- kills
+def test_killed_in_mid_shard_it_goes_on_and_ends_the_same(evaluate: Any, requested: list[int], tmp_path: Path) -> None:
+    """kill -9 after some batches, again and again; a stream whose last batch is torn loses that batch only."""
+    many = {"n": 32, "chunk": 4, "batch_tokens": 1}
+    folder = tmp_path / "killed"
+    evaluate("killed", **many)
+    kept = [killed(folder) for _ in range(3)]
+    [stream, *_] = sorted(streams(folder), key=lambda path: path.stat().st_mtime)
+    stream.write_bytes(stream.read_bytes()[: stream.stat().st_size // 2])
+    left = drawn_in(folder)
+    evaluate("killed", **many)(*ALL)
+    evaluate("at_once", **many)(*ALL)
+    assert 0 < kept[0] < kept[1] < kept[2] < 32 * PROBLEMS
+    assert left < kept[-1]
+    assert requested == [32 * PROBLEMS - left, 32 * PROBLEMS]
+    assert made(tmp_path / "killed") == made(tmp_path / "at_once")
+
+
+def streams(folder: Path) -> list[Path]:
+    return list((folder / "results/seconds/drawn/base").rglob("*.arrow"))
+
+
+def killed(folder: Path) -> int:
+    """Kills a sampling job that has written a few batches; returns how many samples the journal has then."""
+    before = {path: path.stat().st_size for path in streams(folder)}
+    process = subprocess.Popen([sys.executable, "-m", "maxk", "sample", "base", "--config", CONFIG], cwd=folder)
+    while sum(path.stat().st_size for path in streams(folder) if path not in before) < 3000:
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (folder / "results/seconds/samples/base/pocket-short/0.parquet").exists()
+    return drawn_in(folder)
+
+
+def drawn_in(folder: Path) -> int:
+    """Samples in whole batches of the journal."""
+    return sum(batch.num_rows for path in streams(folder) for batch in journal._batches(path))
+
+
+# ------------------------------------------------------------------------------------------------------------- honesty
+def test_a_journal_of_other_settings_is_refused(
+    evaluate: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = evaluate("one", temperature=0.5)
+    run("sample base")
+    [foreign] = streams(tmp_path / "one")
+    shutil.copytree(foreign.parent, tmp_path / "foreign")
+    evaluate("two")("sample base")
+    [own] = streams(tmp_path / "two")
+    shutil.copy(foreign, own.parent / "foreign.arrow")
+    assert cli.main(["sample", "base", "--config", CONFIG]) == 2
+    said = capsys.readouterr().err
+    assert "foreign.arrow and the configuration do not belong together: settings.sampling.temperature is 0.5" in said
+
+
+def test_no_score_from_fewer_samples_than_asked(
+    evaluate: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluate("one", n=4)("sample base", "verify base")
+    evaluate("one", n=8)
+    assert cli.main(["score", "base", "--config", CONFIG]) == 2
+    assert "got 4 samples, expected 8" in capsys.readouterr().err
+    evaluate("one", n=2)
+    assert cli.main(["score", "base", "--config", CONFIG]) == 2
+    assert "got index 2 among the samples, expected 0 … 1" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------------------------- journals
+SCHEMA = pa.schema([pa.field("x", pa.int64(), nullable=False)])
+SOURCE = Provenance("sample", "e", {"temperature": 1.0}, {"policy": "p"})
+
+
+def recorded(folder: Path, *parts: list[int], environment: str = "here") -> None:
+    lines = Journal(folder, SCHEMA, SOURCE).record(({"x": part} for part in parts), lambda: {"host": environment})
+    assert [line["x"] for line in lines] == [*parts]
+
+
+def test_a_journal_is_read_up_to_every_torn_end(tmp_path: Path) -> None:
+    recorded(tmp_path, [1, 2], [3], [4, 5, 6])
+    [path] = tmp_path.glob("*.arrow")
+    whole, lengths = path.read_bytes(), set()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        rows = [x for batch, _ in Journal(tmp_path, SCHEMA, SOURCE).read() for x in batch.to_pydict()["x"]]
+        assert rows == [1, 2, 3, 4, 5, 6][: len(rows)]
+        lengths.add(len(rows))
+    assert lengths >= {0, 2, 3}
+
+
+def test_environments_are_kept_apart_and_named_together(tmp_path: Path) -> None:
+    recorded(tmp_path, [1], environment="a")
+    recorded(tmp_path, [2], environment="b")
+    found = {batch.to_pydict()["x"][0]: made_with for batch, made_with in Journal(tmp_path, SCHEMA, SOURCE).read()}
+    assert found == {1: {"host": "a"}, 2: {"host": "b"}}
+    assert journal.common([{"host": "b", "n": 1.5}, {"host": "a", "n": 1.5}]) == {"host": "a and b", "n": 1.5}
+
+
+def test_a_journal_of_other_columns_is_refused(tmp_path: Path) -> None:
+    recorded(tmp_path, [1])
+    other = Journal(tmp_path, pa.schema([pa.field("y", pa.int64())]), SOURCE)
+    with pytest.raises(UserError, match="its columns are not those of this version"):
+        list(other.read())
