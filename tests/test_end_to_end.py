@@ -127,7 +127,7 @@ def test_a_second_run_does_nothing(finished: Path) -> None:
 
 def test_weights_are_not_needed_once_scores_are_there(unfinished: Callable[..., Path]) -> None:
     """A policy trained on a lent machine: what docs/plan-mini.md keeps of it is enough for everything that follows."""
-    folder = unfinished("policies/*/*/model", "policies/*/*/checkpoints", "cache", "table2.csv")
+    folder = unfinished("policies/*/*/model", "policies/*/*/checkpoints", "cache", "drawn", "table2.csv")
     planned = snakemake(folder, "--dry-run")
     assert "table" in jobs(planned.stdout + planned.stderr) <= REPORTS
 

@@ -14,9 +14,8 @@
 Ties are broken at random. The reward of the chosen sample is the fraction of the *other* tests that it passes, for all
 selectors, so that none is scored on what it has seen. Problems with no other tests are left out.
 
-All are expectations over the subsets of k of the n samples. For a score, the chosen sample is one of the group of equal
-scores to which the best of the subset belongs, so the estimator of max@k applies to the mean reward of every sample's
-group; that is exact. A majority vote is simulated: `DRAWS` random subsets per problem.
+All are expectations over the subsets of k of the n samples. For a score it is exact (`maxk.estimators.selected_at_k`).
+A majority vote is simulated: `DRAWS` random subsets per problem.
 
 Outputs are compared by their digests (`maxk.grading.comparison.output_digest`). A program that ended well on no test
 has no vote. The expected number of distinct programs among k samples, and of distinct outputs, is the sum over programs
@@ -183,10 +182,7 @@ def select(samples: Samples, ks: Sequence[int]) -> Selection:
 
 def by_score(scores: Sequence[float], rewards: Sequence[float], ks: Sequence[int]) -> Floats:
     """Expected reward of the sample with the highest score among k of n, ties at random: [ks], exact."""
-    _, group = np.unique(scores, return_inverse=True)
-    means = np.bincount(group, weights=rewards) / np.bincount(group)
-    ascending = means[np.sort(group)]
-    return np.array([ascending @ estimators.best_of_k_weights(len(ascending), k) for k in ks])
+    return np.array([estimators.selected_at_k(scores, rewards, k) for k in ks])
 
 
 def by_vote(
