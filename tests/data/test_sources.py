@@ -24,7 +24,7 @@ BENCHMARKS = [source for source, section in SOURCES.items() if issubclass(sectio
 
 
 def test_all_sources_are_known() -> None:
-    hub = {"apps", "code_contests", "codeforces", "cure", "livebench", "livecodebench", "mbpp"}
+    hub = {"apps", "code_contests", "codeforces", "cure", "humaneval", "livebench", "livecodebench", "mbpp"}
     assert set(SOURCES) == hub | {"jsonl", "pocket"}
     assert [source for source, section in SOURCES.items() if section.synthetic] == ["pocket"]
 
