@@ -261,11 +261,11 @@ def test_an_objective_of_ones_own_is_named_by_its_import_path(
         assert message in str(error.value).replace("objectives.a: ", "")
 
 
-def test_models_from_the_hub_stop_at_the_closing_fence(root: Path, defaults: dict) -> None:
+def test_chat_models_stop_at_the_closing_fence(root: Path, defaults: dict) -> None:
     mini = configuration.experiment(root / "config" / "mini.yaml")
-    pocket = configuration.parse(defaults)
+    pocket, paper = configuration.parse(defaults), configuration.experiment(root / "config" / "paper.yaml")
     assert mini.sampling.stop == mini.training.stop == mini.training_of("bon_mean").stop == ("\n```\n",)
-    assert pocket.sampling.stop == pocket.training.stop == ()
+    assert pocket.sampling.stop == pocket.training.stop == paper.sampling.stop == paper.training.stop == ()
     for given in ([], ["END"]):
         changed = configuration.overlay(mini.model_dump(mode="json"), {"sampling": {"stop": given}})
         assert configuration.parse(changed).sampling.stop == tuple(given)

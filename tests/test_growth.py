@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -126,6 +127,29 @@ def test_other_settings_reuse_nothing(evaluate: Any, requested: list[int]) -> No
     evaluate("one", temperature=0.5)("sample base")
     evaluate("one")("sample base")  # back again: everything is there
     assert requested == [40, 40, 0]
+
+
+def test_samples_of_other_weights_are_not_taken(
+    evaluate: Any, requested: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A policy that was trained again with the same settings, and a base model whose folder was overwritten."""
+    run = evaluate("one")
+    run("sample base")
+    policy = tmp_path / "one/results/seconds/policies/base/policy.json"
+    recorded = json.loads(policy.read_text())
+    weights = shutil.copytree(recorded["model"], tmp_path / "other")
+    (weights / "generation_config.json").write_text('{"max_length": 77}')
+
+    policy.write_text(json.dumps({**recorded, "model": str(weights)}))
+    assert cli.main(["sample", "base", "--config", CONFIG]) == 2
+    assert "not the files that `maxk base` recorded" in capsys.readouterr().err
+
+    lineage = {key: value for key, value in recorded["lineage"].items() if key != "weights"}  # as trained policies have
+    policy.write_text(json.dumps({**recorded, "lineage": lineage}))
+    run("sample base")
+    policy.write_text(json.dumps({**recorded, "lineage": lineage, "model": str(weights)}))
+    run("sample base")
+    assert requested == [8 * PROBLEMS] * 3
 
 
 def test_another_prompt_is_drawn_anew(evaluate: Any, requested: list[int], tmp_path: Path) -> None:

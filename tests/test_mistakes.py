@@ -24,7 +24,7 @@ from maxk import cli
 from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.artifacts.digests import canonical
-from maxk.artifacts.records import Policy, Provenance
+from maxk.artifacts.records import Policy, Provenance, Task
 from maxk.config import Config
 from pipeline import ENVIRONMENT, RESULTS, ROOT, snakemake
 
@@ -128,7 +128,7 @@ def _read_only(here: Here) -> None:
 
 def _not_installed(here: Here) -> None:
     here.policy()
-    here.patch.setattr("maxk.stages.sample._tasks", lambda *_: [])
+    here.patch.setattr("maxk.stages.sample._tasks", lambda *_: [Task("d/1", "d", "test", "sort")])
     here.patch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *_, **__: None)
     here.configure(sampling={"backend": "vllm"})
     here.patch.setattr("importlib.util.find_spec", lambda name: None)

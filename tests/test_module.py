@@ -41,7 +41,7 @@ def snakemake(folder: Path, *arguments: str) -> str:
 
 
 def jobs(text: str) -> dict[str, int]:
-    return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE)}
+    return {name: int(count) for name, count in re.findall(r"^ ?(\w+) +(\d+) *$", text, re.MULTILINE)}
 
 
 @pytest.fixture(scope="module")

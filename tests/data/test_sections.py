@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -132,5 +133,4 @@ def test_an_edited_data_file_is_prepared_again(tmp_path: Path) -> None:
     assert "Nothing to be done" in said()
     os.utime(tmp_path / "own rows.jsonl")
     again = said()
-    assert "rule prepare" in again or "Make the problems of d" in again
-    assert "own rows.jsonl" in again
+    assert re.search(r"^ ?prepare +1 *$", again, re.MULTILINE)

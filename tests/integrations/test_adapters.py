@@ -147,6 +147,11 @@ def test_the_shared_grader_serves_many_callers_at_once() -> None:
     assert [future.result().reward for future in submitted] == [float(i % 2) for i in range(20)]
 
 
+def test_a_closed_grader_is_replaced() -> None:
+    code_reward.shared().close()
+    assert code_reward.score(ANSWER, TESTS) == {"score": 0.5, "ungraded": 0.0}
+
+
 @pytest.mark.parametrize("tests", [TESTS, json.dumps(TESTS), [tuple(test.values()) for test in TESTS]])
 def test_tests_in_their_shapes(tests: Any) -> None:
     assert code_reward.score(ANSWER, tests) == {"score": 0.5, "ungraded": 0.0}

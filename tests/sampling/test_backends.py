@@ -87,19 +87,6 @@ def test_a_completion_is_cut_after_its_first_stop_string(text: str, kept: str | 
     assert (None if ids is None else "".join(map(chr, ids))) == kept
 
 
-@pytest.mark.parametrize(
-    ("text", "opening"),
-    [
-        ("Here:\n```python\nprint(1)\n```\n", False),
-        ("```\nprint(1)\n```\n", False),
-        ("Here:\n\n```\n", True),
-        ("```python\nprint('```')\n```\n", False),
-    ],
-)
-def test_a_stop_at_an_opening_fence_is_seen(text: str, opening: bool) -> None:
-    assert stopping.at_opening_fence(text) == opening
-
-
 def test_finish_reasons_of_token_rows() -> None:
     rows = [[*map(ord, text)] for text in ("ab_", "abEND", "abc")]
     found = sampling.completions(rows, [None] * 3, [ord("_")], ("END",), Letters())

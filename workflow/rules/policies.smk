@@ -6,6 +6,8 @@ Writes results/policies/base/policy.json and results/policies/{objective}/seed{s
 
 rule base:
     """Pretrain the base policy, or take it from the hub or a folder."""
+    input:
+        CONFIG.base.inputs,
     output:
         OUT.policy(BASE),
     log:

@@ -11,6 +11,7 @@ made with other settings or inputs are refused.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,11 +85,8 @@ def _identity(source: Provenance) -> dict[str, Any]:
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     """The whole batches of a stream."""
-    try:
-        with pa.OSFile(str(path)) as file:
-            yield from pa.ipc.open_stream(file)
-    except (pa.ArrowException, OSError):  # the end that a killed job left
-        return
+    with pa.OSFile(str(path)) as file, contextlib.suppress(pa.ArrowException, OSError):  # the end of a killed job
+        yield from pa.ipc.open_stream(file)
 
 
 def common(environments: Iterable[Environment]) -> dict[str, Any]:

@@ -7,10 +7,25 @@ the environment (HF_TOKEN) or from `hf auth login`, never from a configuration.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+from maxk.artifacts import files
+from maxk.artifacts.digests import digest_of
 
 NO_CODE: dict[str, Any] = {"trust_remote_code": False}
 SAFE: dict[str, Any] = {**NO_CODE, "use_safetensors": True}
+
+
+def local_files(model: str) -> list[Path]:
+    """The files that make a local model: weights, configuration, tokenizer. Empty for a hub id."""
+    return sorted(path for pattern in ("*.safetensors", "*.json", "*.jinja") for path in Path(model).glob(pattern))
+
+
+def digest(model: str) -> str | None:
+    """Identifies a local model by the content of its files; None for a hub id."""
+    found = local_files(model)
+    return digest_of({path.name: files.digest(path) for path in found}) if found else None
 
 
 def config(model: str, revision: str | None) -> Any:

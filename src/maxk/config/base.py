@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from maxk.artifacts import models
 from maxk.data.pocket.corpus import Corpus
 from maxk.schema import Count, Positive, Section
 
@@ -37,6 +38,11 @@ class PretrainedBase(Section):
     learning_rate: Positive = Field(4e-3, description="Peak learning rate (AdamW, linear warm-up, cosine decay).")
     seed: int = 0
 
+    @property
+    def inputs(self) -> list[str]:
+        """Files that it is made from: none."""
+        return []
+
 
 class HubBase(Section):
     """A base policy from the Hugging Face hub or a local folder."""
@@ -47,6 +53,11 @@ class HubBase(Section):
     parameters: Positive = Field(
         8, description="Upper bound of its size in billions of parameters; sets the memory that jobs request."
     )
+
+    @property
+    def inputs(self) -> list[str]:
+        """Files of a local model: after a change of one, the base policy is made again."""
+        return list(map(str, models.local_files(self.model)))
 
 
 Base = Annotated[PretrainedBase | HubBase, Field(discriminator="source")]

@@ -67,11 +67,11 @@ class Config(Section):
     @model_validator(mode="before")
     @classmethod
     def _stop_at_the_closing_fence(cls, content: Any) -> Any:
-        """Models from the hub write programs in fences, and often explain them afterwards until the token limit."""
+        """Chat models write programs in fences, and often explain them afterwards until the token limit."""
         if not isinstance(content, Mapping):
             return content
-        base, changed = content.get("base"), dict(content)
-        default = [CLOSING_FENCE] if isinstance(base, Mapping) and base.get("source") == "hub" else []
+        prompt, changed = content.get("prompt"), dict(content)
+        default = [CLOSING_FENCE] if isinstance(prompt, Mapping) and prompt.get("chat") is True else []
         for name in ("sampling", "training"):
             section = content.get(name, {})
             if isinstance(section, Mapping) and section.get("stop") is None:

@@ -39,7 +39,7 @@ class Sampling(Section):
     stop: tuple[StopString, ...] = Field(
         (),
         description="Strings that end a completion, which keeps them. Default: the closing fence of a code block, "
-        '`"\\n```\\n"`, if `base.source` is `hub`, else none.',
+        '`"\\n```\\n"`, if `prompt.chat` is true, else none.',
     )
     chunk: Count = Field(
         256, description="Most completions of one problem that are generated together; does not change which are drawn."

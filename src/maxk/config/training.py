@@ -62,6 +62,8 @@ class EntropyBonus(Section):
     def _acts(self) -> EntropyBonus:
         if self.coefficient == 0 and self.target is None:
             raise ValueError("give a coefficient above 0 or a target; otherwise leave the entropy bonus out")
+        if self.target is None and {"step", "largest"} & self.model_fields_set:
+            raise ValueError("step and largest change the coefficient towards a target; give one, or leave them out")
         return self
 
 

@@ -60,7 +60,7 @@ class Scorer:
     problem_ids: Sequence[str]
     n: int
     ks: Sequence[int]
-    chunk: int  # samples of one problem generated under one seed
+    chunk: int  # samples of one problem that are searched for as a block that occurs again
 
     def columns(self, samples: pa.Table, verdicts: pa.Table) -> dict[str, Sequence[Any]]:
         """Columns of `records.SCORE`, in the order of `problem_ids`."""
@@ -117,8 +117,11 @@ class Scorer:
         return f"got {counts.sum()} {what}, expected {self.n} (index {int(np.argmin(counts))} is missing)"
 
     def _again(self, what: str) -> str:
-        command = {"samples": "sample", "verdicts": "verify"}[what]
-        return f"delete these {what} and run `maxk {command} {self.policy}` again"
+        if what == "verdicts":
+            return f"delete these verdicts and run `maxk verify {self.policy}` again"
+        return (
+            f"delete these samples and the experiment's drawn/{self.policy}, and run `maxk sample {self.policy}` again"
+        )
 
     def _graded(self, verdicts: pa.Table) -> estimators.Floats:
         try:
@@ -147,7 +150,7 @@ class Scorer:
             raise UserError(
                 f"{self._name}, problem {self.problem_ids[problem]}: the {size} samples from {chunk * size} "
                 f"repeat those from {earlier * size} one by one ({len(repeats)} such repeats, chance below "
-                f"{REPEAT_CHANCE:g}): a seed was used twice; {self._again('samples')}"
+                f"{REPEAT_CHANCE:g}): random numbers were used twice; {self._again('samples')}"
             )
 
     def _fraction(self, samples: pa.Table, reason: str) -> estimators.Floats:

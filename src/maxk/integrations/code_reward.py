@@ -32,6 +32,7 @@ class SharedGrader:
         self._grader: Grader | None = None
         self._waiting: deque[tuple[Future[Verdict], Submission]] = deque()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="maxk-grader")
+        self.closed = False
 
     def submit(self, completion: str, tests: Any) -> Future[Verdict]:
         """The verdict to come of the program in a completion. Raises ValueError for tests that it does not know."""
@@ -42,6 +43,7 @@ class SharedGrader:
 
     def close(self) -> None:
         """Grades what is waiting, then ends the grader's processes."""
+        self.closed = True
         self._thread.shutdown()
         if self._grader is not None:
             self._grader.close()
@@ -85,14 +87,14 @@ _shared: SharedGrader | None = None
 def configure(**options: Any) -> None:
     """Sets the options of this process's grader, such as `limits=Limits(cpu_s=4.0)`; replaces one that runs."""
     global _shared
-    if _shared is not None:
+    if _shared is not None and not _shared.closed:
         _shared.close()
     _shared = SharedGrader(**options)
 
 
 def shared() -> SharedGrader:
-    """This process's grader."""
-    if _shared is None:
+    """This process's grader; a new one after it was closed."""
+    if _shared is None or _shared.closed:
         configure()
     assert _shared is not None
     return _shared

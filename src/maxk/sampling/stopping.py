@@ -6,12 +6,9 @@ share is here.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
-
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 
 
 def holds(text: str, stop: Sequence[str]) -> bool:
@@ -27,8 +24,3 @@ def cut(ids: Sequence[int], stop: Sequence[str], tokenizer: Any) -> list[int] | 
     if not stopped(len(ids)):
         return None
     return list(ids[: bisect_left(range(len(ids) + 1), True, key=stopped)])
-
-
-def at_opening_fence(text: str) -> bool:
-    """Whether a text that stopped at a fence ends with one that opens a block: what follows was lost."""
-    return len(_FENCE.findall(text)) % 2 == 1

@@ -9,7 +9,6 @@ from typing import Any
 from maxk import config as configuration
 from maxk import progress, tracking
 from maxk.artifacts import environment, files, models
-from maxk.artifacts.digests import digest_of
 from maxk.artifacts.paths import BASE
 from maxk.artifacts.records import Policy
 from maxk.config import Config, HubBase, PretrainedBase
@@ -53,11 +52,7 @@ def _identity(config: Config, model: str, revision: str | None) -> str:
     """Identifies weights that the settings do not determine: a digest of a folder, or the commit from the hub."""
     if isinstance(config.base, PretrainedBase):
         return "pretrained"
-    folder = Path(model)
-    if folder.is_dir():
-        kept = [*folder.glob("*.safetensors"), *folder.glob("*.json")]
-        return digest_of({path.name: files.digest(path) for path in sorted(kept)})
-    return str(revision)
+    return models.digest(model) or str(revision)
 
 
 def _reachable(base: HubBase) -> str | None:

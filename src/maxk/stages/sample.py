@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from maxk import config as configuration
 from maxk import tracking
-from maxk.artifacts import environment, files, journal, records
+from maxk.artifacts import environment, files, journal, models, records
 from maxk.artifacts.digests import digest_of
 from maxk.artifacts.journal import Journal
 from maxk.artifacts.records import Policy, Provenance, Task
@@ -79,14 +79,15 @@ def _track(run: tracking.Run, completions: Sequence[Any]) -> None:
 
 
 def _warn_of_lost_programs(policy: Policy, completions: Sequence[Any]) -> None:
-    """A model that opens blocks without naming a language is stopped before its program."""
-    from maxk.sampling.stopping import at_opening_fence
+    """A model that shows or thinks in other blocks first, or names no language, is stopped before its program."""
+    from maxk.grading import extract_program
 
-    lost = sum(c.finish_reason == "stop_string" and at_opening_fence(c.text) for c in completions)
+    stopped = [c.text for c in completions if c.finish_reason == "stop_string"]
+    lost = sum(extract_program(text).program is None for text in stopped)
     if lost:
         print(
-            f"{policy.name}: {lost} of {len(completions)} completions were stopped at a fence that opens a block; "
-            "set sampling.stop and training.stop to [], or ask for ```python in prompt.template",
+            f"{policy.name}: {lost} of {len(completions)} completions were stopped by sampling.stop and hold no "
+            "program; set sampling.stop and training.stop to [], or ask for one ```python block in prompt.template",
             file=sys.stderr,
         )
 
@@ -98,7 +99,6 @@ def _sample(config: Config, policy: Policy, tasks: list[Task], shard: int) -> tu
     Takes from the journal what earlier jobs have drawn; the model is loaded only if something is missing.
     """
     from maxk import sampling
-    from maxk.artifacts import models
     from maxk.data import prompts
 
     environment.quiet_libraries()
@@ -107,7 +107,7 @@ def _sample(config: Config, policy: Policy, tasks: list[Task], shard: int) -> tu
     _write_prompts(config, policy, shard, tasks, rendered)
     digests = {task.problem_id: digest_of(prompt) for task, prompt in zip(tasks, rendered, strict=True)}
     drawn: Drawn = {task.problem_id: {} for task in tasks}
-    past = _journal(config, policy)
+    past = _journal(config, policy, _weights(policy))
     environments = [made_with for batch, made_with in past.read() if _keep(config, drawn, digests, batch.to_pydict())]
     requests = sampling.requests(tasks, rendered, policy.name, config.sampling, drawn)
     recorded = {"backend": config.sampling.backend, **environment.versions()}
@@ -125,9 +125,17 @@ def _sample(config: Config, policy: Policy, tasks: list[Task], shard: int) -> tu
     return drawn, journal.common([*environments, present()])
 
 
-def _journal(config: Config, policy: Policy) -> Journal:
+def _weights(policy: Policy) -> str:
+    """Identifies the weights that are sampled from: a digest of the model's files, or the commit on the hub."""
+    weights = models.digest(policy.model) or str(policy.revision)
+    if policy.lineage.get("weights", "pretrained") not in ("pretrained", weights):
+        raise UserError(f"{policy.model}: not the files that `maxk base` recorded; run `maxk base` again")
+    return weights
+
+
+def _journal(config: Config, policy: Policy, weights: str) -> Journal:
     """What was drawn from this policy with these settings, in all shards."""
-    settings, inputs = config.settings("sample"), {"policy": digest_of(policy.lineage)}
+    settings, inputs = config.settings("sample"), {"policy": digest_of(policy.lineage), "weights": weights}
     folder = Path(config.layout.drawn(policy.name, digest_of([settings, inputs])))
     return Journal(folder, records.DRAWN, Provenance("sample", config.name, settings, inputs))
 

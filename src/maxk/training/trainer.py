@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from maxk.errors import UserError
 from maxk.sampling import stopping
@@ -39,8 +38,6 @@ class PolicyTrainer(MaxkTrainer):
             self.model.generate = partial(self.model.generate, tokenizer=self.processing_class)
         if reference_precision == "bfloat16" and self.ref_model is not None:
             self.ref_model.to(torch.bfloat16)
-        if self.use_adaptive_entropy:
-            self.add_callback(ResumedEntropy(self))
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._problem_ids = [row["problem_id"] for row in inputs]
@@ -78,21 +75,7 @@ class PolicyTrainer(MaxkTrainer):
         loss: Tensor = super()._compute_loss(model, inputs)
         if self.beta and self.model.training and self.state.global_step == 0:
             require_same_reference(self._metrics["train"]["kl"][-1], self.temperature)
-        if self.use_adaptive_entropy and self.model.training and self.accelerator.sync_gradients:
-            self._metrics["train"]["entropy_of_step"].append(self._last_world_entropy)
         return loss
-
-
-class ResumedEntropy(TrainerCallback):
-    """Gives TRL's entropy controller its state back from the log: TRL 1.16 leaves it out of checkpoints."""
-
-    def __init__(self, trainer: PolicyTrainer) -> None:
-        self._trainer = trainer
-
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if logged := [entry for entry in state.log_history if "entropy_of_step" in entry]:
-            self._trainer.entropy_coef = logged[-1]["entropy_coef"]
-            self._trainer._last_world_entropy = logged[-1]["entropy_of_step"]
 
 
 def require_same_reference(kl: float, temperature: float) -> None:
