@@ -236,12 +236,9 @@ def _steps(folder: Path, policy: str) -> list[dict[str, float]]:
     return [{key: value for key, value in line.items() if "time" not in key} for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("objective", "how"),
-    [
-        pytest.param("grpo", signal.SIGTERM, marks=pytest.mark.slow, id="asked"),
-        pytest.param("bon_offpolicy_exact", signal.SIGKILL, id="killed"),
-    ],
+    ("objective", "how"), [("grpo", signal.SIGTERM), ("bon_offpolicy_exact", signal.SIGKILL)], ids=["asked", "killed"]
 )
 def test_a_stopped_training_job_ends_as_an_undisturbed_one(
     objective: str, how: signal.Signals, finished: Path, tmp_path: Path

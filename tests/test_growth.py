@@ -178,6 +178,7 @@ def test_grown_verdicts_run_only_new_programs(evaluate: Any, tmp_path: Path, mon
 
 
 # ---------------------------------------------------------------------------------------------------------------- kills
+@pytest.mark.slow
 def test_killed_in_mid_shard_it_goes_on_and_ends_the_same(evaluate: Any, requested: list[int], tmp_path: Path) -> None:
     """kill -9 after some batches, again and again; a stream whose last batch is torn loses that batch only."""
     many = {"n": 32, "chunk": 4, "batch_tokens": 1}

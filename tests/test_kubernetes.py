@@ -83,6 +83,7 @@ def manifests(cluster: Path) -> dict[str, Any]:
     return {job["metadata"]["annotations"]["rule"]: job for job in made}
 
 
+@pytest.mark.slow
 def test_every_rule_is_a_job_with_its_resources(root: Path, cluster: Path, tmp_path: Path) -> None:
     done = run(root, tmp_path / "work", WORKFLOW)
     assert done.returncode == 0, done.stderr
