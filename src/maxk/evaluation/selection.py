@@ -17,9 +17,9 @@ it passes, so no selector is scored on tests that it has seen. Problems without 
 All results are expectations over subsets of k of the n samples: exact for a score (`maxk.estimators.selected_at_k`),
 simulated with `DRAWS` random subsets per problem for the majority vote.
 
-Outputs are compared by their digests (`maxk.grading.comparison.output_digest`). A program without output on any test
-has no vote. The expected number of distinct programs among k samples, and of distinct outputs, is the sum over programs
-of pass@k, where those samples that are this program count as right.
+Outputs are compared by their digests (`maxk.grading.comparison.output_digest`). A program that ended well on no test
+has no vote. The expected number of distinct programs among k samples is the sum over programs of pass@k with the
+samples of that program counted as correct; likewise for outputs.
 """
 
 from __future__ import annotations
