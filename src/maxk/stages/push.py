@@ -77,7 +77,7 @@ def _require_token() -> None:
 
 
 def _upload(folder: Path, repo: str, name: str, private: bool) -> str:
-    """Uploads the folder and returns the repository's address. Raises UserError if the hub refuses or is unreachable."""
+    """Uploads the folder; returns the repository's address. Raises UserError if the hub refuses or is unreachable."""
     import httpx
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HFValidationError
