@@ -85,7 +85,7 @@ def _identity(source: Provenance) -> dict[str, Any]:
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     """The complete batches of a stream."""
-    with pa.OSFile(str(path)) as file, contextlib.suppress(pa.ArrowException, OSError):  # an incomplete batch of a killed job
+    with pa.OSFile(str(path)) as file, contextlib.suppress(pa.ArrowException, OSError):  # cut off by a kill
         yield from pa.ipc.open_stream(file)
 
 

@@ -60,7 +60,7 @@ class Scorer:
     problem_ids: Sequence[str]
     n: int
     ks: Sequence[int]
-    chunk: int  # samples of one problem that are searched for as a block that occurs again
+    chunk: int  # size of the blocks of samples that are checked for repeats
 
     def columns(self, samples: pa.Table, verdicts: pa.Table) -> dict[str, Sequence[Any]]:
         """Columns of `records.SCORE`, in the order of `problem_ids`."""
