@@ -1,8 +1,8 @@
-"""Append-only journals: finished parts of jobs that may be killed at any moment.
+"""Append-only journals: store the finished parts of jobs that may be killed at any moment.
 
-A journal is a folder of Arrow streams, one per job that appended to it. A batch of rows counts once it is whole:
-readers ignore what a killed job left unfinished at the end of its stream. Every stream carries its provenance; streams
-made with other settings or inputs are refused.
+A journal is a folder of Arrow streams, one per job that appended to it. A batch of rows counts once it is complete:
+readers ignore an incomplete batch that a killed job left at the end of its stream. Every stream carries its provenance;
+streams made with other settings or inputs are refused.
 
     journal = Journal(folder, records.DRAWN, source)
     for batch, environment in journal.read(): ...
@@ -40,7 +40,7 @@ class Journal:
     source: Provenance
 
     def read(self) -> Iterator[tuple[pa.RecordBatch, Environment]]:
-        """All whole batches, with the environment in which each was made.
+        """All complete batches, each with the environment in which it was made.
 
         Raises UserError if a stream has other columns, or was made with other settings or inputs.
         """
@@ -49,7 +49,7 @@ class Journal:
                 yield batch, self._checked(path, batch.schema).environment
 
     def record(self, parts: Iterable[Columns], environment: Callable[[], Environment]) -> Iterator[Columns]:
-        """Appends each part as one batch, then passes it on; `environment` is called when the first part is there.
+        """Appends each part as one batch and yields it; `environment` is called when the first part arrives.
 
         Raises UserError if the disk is full or the folder cannot be written.
         """
@@ -63,13 +63,13 @@ class Journal:
             yield part
 
     def _stream(self, path: Path, environment: Environment) -> pa.ipc.RecordBatchStreamWriter:
-        """A new stream. Its file is unbuffered: a batch survives the process as soon as it is written."""
+        """A new stream. Its file is unbuffered, so a written batch survives the process."""
         labelled = files.labelled(self.schema, dataclasses.replace(self.source, environment=environment))
         path.parent.mkdir(parents=True, exist_ok=True)
         return pa.ipc.new_stream(pa.OSFile(str(path), "wb"), labelled, options=_COMPRESSED)
 
     def _checked(self, path: Path, schema: pa.Schema) -> Provenance:
-        """The provenance of a stream, which must be this journal's but for the environment."""
+        """The provenance of a stream, which must equal this journal's except for the environment."""
         found = files.provenance_of(path, schema)
         remedy = f"delete {path} and run again"
         require_equal(str(path), _identity(found), "the configuration", _identity(self.source), remedy)
@@ -79,18 +79,18 @@ class Journal:
 
 
 def _identity(source: Provenance) -> dict[str, Any]:
-    """The provenance without the environment, which is recorded only."""
+    """The provenance without the environment, which is only recorded."""
     return {key: value for key, value in dataclasses.asdict(source).items() if key != "environment"}
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The whole batches of a stream."""
-    with pa.OSFile(str(path)) as file, contextlib.suppress(pa.ArrowException, OSError):  # the end of a killed job
+    """The complete batches of a stream."""
+    with pa.OSFile(str(path)) as file, contextlib.suppress(pa.ArrowException, OSError):  # cut off by a kill
         yield from pa.ipc.open_stream(file)
 
 
 def common(environments: Iterable[Environment]) -> dict[str, Any]:
-    """One environment of several: values that differ are listed, separated by " and "."""
+    """Merges environments: values that differ are listed, separated by " and "."""
     values: dict[str, list[Any]] = {}
     for environment in environments:
         for key, value in environment.items():

@@ -131,7 +131,7 @@ AnyObjective = Annotated[
 class Experiment(Section):
     """A question put to some policies: `results/experiments/NAME.{csv,md,png,pdf}`, trained only when asked for."""
 
-    question: str = Field(description="What the experiment is to answer; the heading of its table.")
+    question: str = Field(description="The question that the experiment answers; the heading of its table.")
     policies: tuple[Name, ...] = Field(
         (), description="Keys of `objectives`, of the top level or of another experiment, that take part."
     )
@@ -142,7 +142,7 @@ class Experiment(Section):
     )
     choose: Literal["learning_rate"] | None = Field(
         None,
-        description="Policies that differ in this key alone are candidates: the one with the highest max@headline_k on "
+        description="Policies that differ only in this key are candidates: the one with the highest max@headline_k on "
         "one half of every dataset's problems is chosen, and all numbers are those of the other half.",
     )
 

@@ -17,7 +17,9 @@ class Report(Section):
     )
     headline_k: Count = Field(128, description="k of tables 1, 2 and 4 (paper: 128).")
     confidence: float = Field(0.95, gt=0, lt=1, description="Level of intervals.")
-    resamples: Count = Field(10_000, description="Random sign flips of the test that compares policies with one seed.")
+    resamples: Count = Field(
+        10_000, description="Number of random sign flips in the test that compares policies with one seed."
+    )
     seed: int = 0
 
     @model_validator(mode="after")

@@ -89,14 +89,14 @@ class Training(Section):
         "per optimiser step.",
     )
     processes: Count = Field(
-        1, description="Data-parallel processes: `torchrun`, or `accelerate launch` where `accelerate` is set."
+        1, description="Data-parallel processes: `torchrun`, or `accelerate launch` if `accelerate` is set."
     )
     accelerate: str | None = Field(None, description="An accelerate config file, such as config/accelerate/fsdp2.yaml.")
     precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="Of the forward and backward pass; `auto` is bfloat16 on a GPU, float32 on the CPU."
+        "auto", description="Precision of the forward and backward pass; `auto`: bfloat16 on a GPU, float32 on the CPU."
     )
     reference_precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="Of the weights of the reference model; in bfloat16 it takes half of the memory."
+        "float32", description="Precision of the reference model's weights; bfloat16 takes half of the memory."
     )
     gradient_checkpointing: bool = Field(False, description="Recompute activations: less memory, a third more time.")
     torch_compile: bool = Field(False, description="Compile the policy with `torch.compile`; pays for long jobs.")
@@ -125,7 +125,9 @@ class Training(Section):
         "which adds the differences between both to the ratios (docs/trainer.md).",
     )
     max_grad_norm: Positive = Field(1.0, description="Gradient norm is clipped to this (not stated in the paper).")
-    iterations: Count = Field(1, description="μ: PPO iterations per generation batch (paper: 3 where off-policy).")
+    iterations: Count = Field(
+        1, description="μ: PPO iterations per generation batch (paper: 3 for off-policy objectives)."
+    )
     evaluation: Heldout | None = Field(None, description="Evaluate during training.")
     checkpoint_every: Count = Field(
         40, description="Generation batches between checkpoints; a killed job resumes from the last one."

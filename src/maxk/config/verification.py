@@ -19,7 +19,7 @@ class Verification(Section):
     mode: Literal["auto", "fork"] = Field(
         "auto",
         description="`fork` runs every test in a process of its own; `auto` shares one between the tests of a program "
-        "proven state-free. Of rewards and evaluation; the same verdicts, so not part of a result's identity.",
+        "proven state-free. For rewards and evaluation; verdicts are equal, so not part of a result's identity.",
     )
     cpu_s: Positive = Field(2.0, description="CPU seconds per test, unless the problem has its own limit.")
     memory_mb: Count = Field(512, description="Memory per program in MiB, unless the problem has its own limit.")

@@ -76,7 +76,7 @@ class CodeforcesDataset(Benchmark):
     location: Location = "open-r1/codeforces"
     subset: Literal["default", "verifiable"] = Field("default", description="Upstream's configuration.")
     complete_tests: bool = Field(True, description="Keep only problems whose official tests are not truncated.")
-    without: HubCopy | None = Field(None, description="Where CodeContests is, whose problems are dropped.")
+    without: HubCopy | None = Field(None, description="Location of CodeContests, whose problems are dropped.")
 
     def layouts(self) -> Mapping[str, Layouts]:
         folder = FOLDERS[self.subset]

@@ -1,1 +1,1 @@
-"""From samples and verdicts to scores."""
+"""Turns samples and verdicts into scores and comparisons."""

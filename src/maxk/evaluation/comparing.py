@@ -1,15 +1,15 @@
-"""Which of several systems is better, by how much, and at which k: estimates, intervals and tests.
+"""Compares systems: estimates, intervals and tests of which is better, by how much, and at which k.
 
     found = compare(paired([first, second]), ks=[1, 2, 4], level=0.95)
     found.estimates, found.differences, found.crossings, found.solved
 
-Problems are paired. What a statement is about depends on the seeds of the two systems that it compares:
+Problems are paired. What a comparison is about depends on the number of seeds:
 
-- both have several: the methods. Problems and seeds are crossed (`maxk.statistics.difference`).
-- one has several: that method against this one set of samples of the other.
-- both have one: these two sets of samples, and the models that wrote them. The p-value is that of random sign flips.
+- several for both systems: the two methods. Problems and seeds are crossed (`maxk.statistics.difference`).
+- several for one system: that method against this one set of samples of the other.
+- one each: these two sets of samples and the models that wrote them. The p-value is from random sign flips.
 
-Holm's correction of a p-value is over all pairs of systems at the same k and metric.
+Holm's correction covers all pairs of systems at the same k and metric.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Difference(NamedTuple):
 
 
 class Crossing(NamedTuple):
-    """The k from which `upper` is better than `lower`, though not at k = 1; None: at no k up to the largest.
+    """The k from which `upper`, which is behind at small k, is better than `lower`; None if at no k up to `largest`.
 
-    [low, high] are the ks that the data allow, None as above. See `maxk.statistics.crossing`.
+    [low, high] is its interval, with None as above. See `maxk.statistics.crossing`.
     """
 
     upper: str
@@ -72,7 +72,7 @@ class Crossing(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """Problems that a sample solves: numbers of those of both systems and of neither; ids of the others."""
+    """Numbers of problems that both systems or neither solve; ids of those that only one solves."""
 
     a: str
     b: str
@@ -84,7 +84,7 @@ class Solved(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that is known about some systems."""
+    """All results of a comparison of systems."""
 
     systems: Sequence[dict[str, Any]]
     problems: int
@@ -102,7 +102,7 @@ class Comparison:
 
 
 def compare(given: Paired, ks: Sequence[int], level: float = 0.95) -> Comparison:
-    """Compares all pairs of systems at `ks`, which must not be above `given.n`."""
+    """Compares all pairs of systems at `ks`, none of which may exceed `given.n`."""
     curves = {(one.name, metric): one.estimates(metric, ks) for one in given.systems for metric in given.metrics}
     return Comparison(
         systems=[_described(one) for one in given.systems],
@@ -132,7 +132,7 @@ def _described(system: System) -> dict[str, Any]:
 
 
 def _statements(given: Paired) -> Iterator[str]:
-    """What can be said with so many seeds, and with such numbers."""
+    """Notes on what the numbers of seeds and the kind of results allow to conclude."""
     single = [one.name for one in given.systems if len(one.seeds) == 1]
     if single:
         yield (
@@ -166,7 +166,7 @@ def _differences(
 
 
 def _test(a: Floats, b: Floats) -> tuple[float, str]:
-    """p-value of equal means of values [seeds, problems], and the test that it is from."""
+    """p-value for equal means of values [seeds, problems], and the name of the test."""
     if len(a) == len(b) == 1:
         return statistics.sign_flip_p(a[0] - b[0]), "sign flips"
     return statistics.difference(a, b).p_value(), "crossed t"
@@ -178,7 +178,7 @@ def _about(a: System, b: System) -> str:
 
 
 def _crossings(given: Paired, metric: str, level: float) -> Iterator[Crossing]:
-    """Of every pair; `upper` is the one that is behind at the smallest k at which they differ."""
+    """The crossing of every pair; `upper` is the system that is behind at the smallest k at which they differ."""
     ks = _dense(given.n)
     curves = {one.name: one.estimates(metric, ks) for one in given.systems}
     means = {name: curve.mean(axis=(0, 1)) for name, curve in curves.items()}

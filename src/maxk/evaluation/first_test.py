@@ -1,4 +1,4 @@
-"""Verdicts as an imperfect verifier sees them: a problem's first test, and the reward of the others."""
+"""Splits verdicts for an imperfect verifier: a problem's first test, and the reward on the other tests."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from maxk.evaluation.scoring import rewards
 
 
 def by_first_test(verdicts: pa.Table, n: int) -> tuple[Floats, Floats] | None:
-    """Whether the first test passes and the fraction of the others that do, both [problems, n]; from complete verdicts.
+    """Whether the first test passes and the fraction of other tests passed, both [problems, n], from complete verdicts.
 
-    None if any problem has a single test, which leaves nothing to judge by.
+    None if any problem has only one test.
     """
     ordered = verdicts.sort_by([("problem_id", "ascending"), ("sample_index", "ascending")])
     statuses = ordered["statuses"].combine_chunks()

@@ -1,17 +1,16 @@
-"""Tests of a function, as HumanEval, MBPP, LiveCodeBench and APPS have them, on the grader, whose tests are streams.
+"""Runs function tests (HumanEval, MBPP, LiveCodeBench, APPS) on the grader, whose tests are stdin/stdout.
 
-A driver is put around the solution. It reads a test from standard input, runs the solution as a module of its own with
-standard output switched off, and prints one line, which the grader compares. There are two kinds of tests:
+A driver wraps the solution. It reads a test from standard input, runs the solution as a separate module with standard
+output switched off, and prints one line, which the grader compares. There are two kinds of tests:
 
 - A call (`call_test`): the driver calls the function and prints its value as JSON. The expected value never enters the
-  child; the verdict is as hard to forge as that of any stdin/stdout test.
-- Asserts (`assert_test`): the driver runs the benchmark's own test code beside the solution, and prints a word if
-  nothing was raised. The expected values are in that code, and the word is on standard input: a hostile solution that
-  walks the frames can read both, and can make any comparison true. It cannot happen by accident: a solution that exits
-  early, or prints, does not pass by that. Verdicts of asserts are therefore marked as such wherever they are written.
+  child, so the verdict is as hard to forge as that of any stdin/stdout test.
+- Asserts (`assert_test`): the driver runs the benchmark's test code beside the solution and prints a word if nothing
+  was raised. The expected values are in that code and the word is on standard input, so a hostile solution that walks
+  the frames can read both or make any comparison true. This cannot happen by accident: a solution that exits early or
+  prints does not pass. Verdicts of asserts are therefore marked as such wherever they are written.
 
-`if __name__ == "__main__":` does not run, as in the benchmarks' own graders; what the solution reads from standard
-input is empty.
+As in the benchmarks' graders, `if __name__ == "__main__":` blocks do not run. The solution's standard input is empty.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-# The names begin with underscores, as the solution's own names must not be shadowed in a traceback; the solution itself
-# sees none of them, since it is a module of its own.
+# The solution is a separate module, so it sees none of the driver's names.
 _DRIVER = """\
 from __future__ import annotations
 import io, json, math, sys, types
@@ -72,16 +70,16 @@ main()
 
 
 def driver(solution: str, imports: str = "") -> str:
-    """The program that runs `solution` on function tests; `imports` are statements of the driver's own."""
+    """The program that runs `solution` on function tests; `imports` are statements for the driver."""
     return _DRIVER.format(source=solution, imports=imports, plain=inspect.getsource(plain))
 
 
 def call_test(function: str, arguments: list[Any], value: Any) -> Test:
-    """`function(*arguments) == value`, in JSON values; a method of `Solution` where the solution has such a class."""
+    """Tests `function(*arguments) == value` in JSON values; calls a method of `Solution` if that class exists."""
     return json.dumps({"function": function, "arguments": arguments}), json.dumps(plain(value), sort_keys=True)
 
 
 def assert_test(code: str) -> Test:
-    """That `code`, run in the solution's module, raises nothing."""
+    """Tests that `code`, run in the solution's module, raises nothing."""
     word = f"passed {hashlib.sha256(code.encode(errors='surrogatepass')).hexdigest()[:16]}"
     return json.dumps({"code": code, "word": word}), word

@@ -1,8 +1,8 @@
-"""Objects of a JSON file from elsewhere, one at a time, each with the place that errors name.
+"""Reads the objects of an external JSON file one at a time, each with its location for error messages.
 
-Reads JSON lines and JSON arrays of objects, plain or gzipped, with or without a byte order mark. Only one line,
-or one item of an array, is held in memory. What cannot be read is a UserError that names file and line (of an array:
-the item). Standard library only.
+Reads JSON lines and JSON arrays of objects, plain or gzipped, with or without a byte order mark. Only one line or array
+item is held in memory. Unreadable input is a UserError that names the file and the line (or array item). Standard
+library only.
 
     for row in rows(Path("samples.jsonl")):
         row.where, row.value    # "samples.jsonl:1", {"task_id": …}
@@ -23,20 +23,20 @@ from typing import IO, Any, NamedTuple
 from maxk.errors import UserError
 
 _PIECE = 1 << 16  # characters read at first; doubled while an item is longer
-_LONGEST_WORD = 16  # an error so close to the end of what was read may come from the cut
+_LONGEST_WORD = 16  # an error this close to the end of the text may come from cutting it there
 
 
 class Row(NamedTuple):
-    """A JSON object and where it stands: "samples.jsonl:3", or "samples.json, item 3"."""
+    """A JSON object and its location: "samples.jsonl:3", or "samples.json, item 3"."""
 
     where: str
     value: dict[str, Any]
 
 
 def rows(path: Path, unique: bool = False) -> Iterator[Row]:
-    """Raises UserError where the file cannot be read, or an item of it is no JSON object.
+    """Yields the rows. Raises UserError if the file cannot be read or an item is not a JSON object.
 
-    unique: refuse an object that has a key twice, of which JSON readers keep the last.
+    unique: refuse objects with duplicate keys, of which JSON readers keep only the last.
     """
     with _opened(path) as file:
         is_array = _next("", file).startswith("[")
@@ -83,13 +83,13 @@ def _object(where: str, value: Any) -> dict[str, Any]:
 
 
 def parsed(text: str, unique: bool = False) -> Any:
-    """`text` as JSON; an integer with more digits than Python reads becomes text. Raises ValueError."""
+    """Parses `text` as JSON; an integer with more digits than Python parses becomes text. Raises ValueError."""
     try:
-        value, end = _SCANNERS[unique](text, 0)  # a quarter faster than decode, which looks for white space first
+        value, end = _SCANNERS[unique](text, 0)  # a quarter faster than decode, which skips white space first
         if text[end:] in ("", "\n"):
             return value
     except (StopIteration, ValueError, RecursionError):
-        pass  # decode says what is wrong
+        pass  # decode reports the error
     try:
         return (_UNIQUE if unique else _PLAIN).decode(text)
     except json.JSONDecodeError:
@@ -116,7 +116,7 @@ def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _PLAIN, _UNIQUE = json.JSONDecoder(), json.JSONDecoder(object_pairs_hook=_with_unique_keys)
-# typeshed takes the scanner for its own argument.
+# typeshed declares the scanner as its own argument type.
 _SCANNERS: dict[bool, Any] = {False: make_scanner(_PLAIN), True: make_scanner(_UNIQUE)}  # type: ignore[arg-type]
 _DECODERS = {  # slower, for integers of any length
     False: json.JSONDecoder(parse_int=_integer),
@@ -126,7 +126,7 @@ _DECODERS = {  # slower, for integers of any length
 
 # ------------------------------------------------------------------------------------------------------ arrays
 def _items(file: IO[str], path: Path, unique: bool) -> Iterator[Row]:
-    """Items of an array; little more than the text of one is held."""
+    """Items of an array; holds little more than the text of one."""
     text = _next(_next("", file)[1:], file)
     number = 0
     while not text.startswith("]"):
@@ -142,14 +142,14 @@ def _items(file: IO[str], path: Path, unique: bool) -> Iterator[Row]:
 
 
 def _next(text: str, file: IO[str]) -> str:
-    """The text from its next character that is no white space, read on where it has none."""
+    """The text from its next non-space character on; reads more of the file if there is none."""
     while not (text := text.lstrip()) and (more := file.read(_PIECE)):
         text = more
     return text
 
 
 def _item(text: str, file: IO[str], where: str, decoder: json.JSONDecoder) -> tuple[Any, str]:
-    """The value at the start of the text, and the text behind it."""
+    """The value at the start of the text, and the text after it."""
     size = _PIECE
     while True:
         try:
@@ -170,7 +170,7 @@ def _item(text: str, file: IO[str], where: str, decoder: json.JSONDecoder) -> tu
 
 # ------------------------------------------------------------------------------------------------------ fields
 def text(row: Row, key: str) -> str:
-    """A text of a row. Raises UserError where there is none, or it holds half of a surrogate pair."""
+    """A text field of a row. Raises UserError if it is missing or contains a lone surrogate."""
     value = row.value.get(key)
     if not isinstance(value, str):
         found = f"got {shown(value)}" if key in row.value else f"got the keys {', '.join(row.value) or 'none'}"
@@ -179,7 +179,7 @@ def text(row: Row, key: str) -> str:
 
 
 def first_given(row: Row, *keys: str) -> str:
-    """The first of `keys` that a row has a value for, else the first that it has at all."""
+    """The first of `keys` with a value that is not null, else the first that is present."""
     for key in keys:
         if row.value.get(key) is not None:
             return key
@@ -187,7 +187,7 @@ def first_given(row: Row, *keys: str) -> str:
 
 
 def encodable(value: str, where: str) -> str:
-    """The value. Raises UserError where it holds half of a surrogate pair, as JSON's escapes can write one."""
+    """Returns the value. Raises UserError if it contains a lone surrogate, which JSON's escapes allow."""
     try:
         if not value.isascii():
             value.encode()
@@ -197,7 +197,7 @@ def encodable(value: str, where: str) -> str:
 
 
 def identifier(row: Row, *keys: str) -> str:
-    """The first of `keys` that a row has, as text. Raises UserError where it is neither text nor a whole number."""
+    """The first of `keys` that a row has, as text. Raises UserError if it is neither text nor a whole number."""
     key = keys[0] if len(keys) == 1 else next((key for key in keys if key in row.value), keys[0])
     value = row.value.get(key)
     if isinstance(value, str) and value.isascii():
@@ -208,13 +208,13 @@ def identifier(row: Row, *keys: str) -> str:
 
 
 def shown(value: object) -> str:
-    """What was found, for messages."""
+    """A value and its type, for messages."""
     said = repr(value)
     return "null" if value is None else f"{type(value).__name__} {said if len(said) <= 60 else said[:60] + '…'}"
 
 
 def list_of(row: Row, key: str, of: type, optional: bool = False) -> list[Any]:
-    """A list; where it is optional, an empty one if it is missing or null."""
+    """A list field; if `optional`, an empty list for a missing or null one."""
     value = row.value.get(key)
     if value is None and optional:
         return []
@@ -224,7 +224,7 @@ def list_of(row: Row, key: str, of: type, optional: bool = False) -> list[Any]:
 
 
 def number(row: Row, key: str, default: float, most: float) -> float:
-    """A positive number, or the default where it is missing or null."""
+    """A positive number, or the default if it is missing or null."""
     value = row.value.get(key)
     if value is None:
         return default

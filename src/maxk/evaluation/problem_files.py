@@ -1,4 +1,4 @@
-"""Files of problems, in maxk's own form or a benchmark's → tasks on which samples can be graded.
+"""Reads problem files, in maxk's form or a benchmark's, as tasks on which samples can be graded.
 
 | form | keys of a row | tests |
 |---|---|---|
@@ -8,12 +8,12 @@
 | `livecodebench` | question_id, public_test_cases, private_test_cases [, metadata] | stdin/stdout, or calls |
 | `apps` | problem_id, input_output; or MapCoder's id, test_list | stdin/stdout, or calls |
 
-A sample file of lm-eval is one of problems, too: each row has its problem as `doc`. The form is detected from the keys
-of the first row. A row that is not in this form is a UserError with file, line and key; a row in the form that cannot
-be graded is left out, and samples of it are refused with the reason.
+A sample file of lm-eval also works as a problem file: the `doc` of each row is its problem. The form is detected from
+the keys of the first row. A row in another form is a UserError with file, line and key. A row in the right form that
+cannot be graded is left out, and samples for it are refused with the reason.
 
-Outputs are compared outside the sandbox. Asserts run inside, beside the program (`function_tests`): `Task.judged` says
-which, and so does every verdict.
+Outputs are compared outside the sandbox; asserts run inside, beside the program (`function_tests`). `Task.judged` and
+every verdict record which.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class Task:
 
     template: the submission without its program.
     judged: OUTPUTS or ASSERTS.
-    prompt, entry_point: what a sample continues, and the function that it must define.
+    prompt, entry_point: the text that a sample continues, and the function that it must define.
     prelude: statements put before every program.
-    driven: whether `function_tests` runs the program, as a module; `imports` are statements of its driver.
-    base_tests: of EvalPlus's tests, how many were there before it; None where they cannot be told apart.
+    driven: whether `function_tests` runs the program, as a module; `imports` are statements for its driver.
+    base_tests: how many of EvalPlus's tests are the benchmark's originals; None if they cannot be told apart.
     """
 
     problem_id: str
@@ -103,10 +103,10 @@ class Task:
         return self.template._replace(program=source)
 
     def continued(self, text: str) -> str:
-        """The solution in a continuation of the prompt.
+        """The complete solution from a continuation of the prompt.
 
-        HumanEval's own rule is `prompt + text`. A fenced block, which no continuation of code contains, is a chat
-        model's answer: it replaces the text, behind the prompt whose imports it may need.
+        HumanEval's rule is `prompt + text`. A fenced block never occurs in a continuation of code, so it is a chat
+        model's answer: it replaces the text and follows the prompt, whose imports it may need.
         """
         found = extract_program(text) if "```" in text or "~~~" in text else None
         if found is None or found.program is None:
@@ -118,7 +118,7 @@ class Task:
         return f"{self.prompt}\n{found.program}"
 
     def digest(self) -> str:
-        """Of all that decides a verdict besides the solution."""
+        """Digest of everything that determines a verdict besides the solution."""
         checker = self.template.checker
         fields = replace(self, template=Submission(None, [])).__dict__ | {"template": None}
         limits = repr(self.template.limits)
@@ -134,7 +134,7 @@ class Problems:
     left_out: Mapping[str, str]
 
     def task(self, where: str, problem_id: str) -> Task:
-        """The task of a sample. Raises UserError where there is none."""
+        """The task of a sample. Raises UserError if there is none."""
         if (task := self.tasks.get(problem_id) or self.tasks.get(_mbpp_number(problem_id))) is not None:
             return task
         if problem_id in self.left_out:
@@ -148,9 +148,9 @@ class _LeftOut(Exception):
 
 
 def read_problems(path: Path, limits: Limits, form: str | None = None, ignore: Collection[str] = ()) -> Problems:
-    """All problems of a file; `limits` where a problem has none of its own, `form` where it is not to be detected.
+    """All problems of a file.
 
-    ignore: further keys of maxk's form that may be there and are not read.
+    limits: for problems that set none. form: skips detection. ignore: further keys allowed in maxk's form, not read.
     """
     tasks: dict[str, Task] = {}
     left_out: dict[str, str] = {}
@@ -177,12 +177,12 @@ def read_problems(path: Path, limits: Limits, form: str | None = None, ignore: C
 
 _SETTINGS = ("time_limit_s", "memory_limit_mb", "comparison", "checker")
 _KNOWN = ("problem_id", "tests", *_SETTINGS)
-_UNREAD = ("id", "statement", "solutions", "difficulty", "split")  # of `source: jsonl`, whose files can be graded too
+_UNREAD = ("id", "statement", "solutions", "difficulty", "split")  # keys of `source: jsonl`, whose files work here too
 _FORMER = {"strict_lines": 'write "comparison": "lines" where it is true'}
 
 
 def _refuse_lost_keys(row: Row, form: ProblemForm, ignore: Collection[str]) -> None:
-    """Raises UserError for a setting that would be lost without a word: misspelt, or in a form that has none such."""
+    """Raises UserError for a setting that would be silently ignored: misspelt, or not supported by the form."""
     if form.name != "maxk":
         if lost := [key for key in (*_SETTINGS, *_FORMER) if key in row.value and key not in ignore]:
             raise UserError(f"{row.where}: {lost[0]} is no key of {form.name}'s rows; only maxk's own form has it")
@@ -195,7 +195,7 @@ def _refuse_lost_keys(row: Row, form: ProblemForm, ignore: Collection[str]) -> N
 
 
 def _problem_rows(path: Path) -> Iterator[Row]:
-    """Rows of problems; of lm-eval's samples, their `doc`, which every sample of a problem repeats."""
+    """Rows of problems; for lm-eval's samples their `doc`, which every sample of a problem repeats."""
     for row in rows(path, unique=True):
         doc = row.value.get("doc")
         is_sample = "resps" in row.value or "filtered_resps" in row.value
@@ -224,7 +224,7 @@ def _tests(row: Row, tests: Any) -> list[Test]:
 # ------------------------------------------------------------------------------------------------------ forms
 @dataclass(frozen=True)
 class Form:
-    """How a file of problems or samples looks: `keys` are alternatives, each a set that a row must have."""
+    """The form of a problem or sample file. `keys` lists alternatives, each a set of keys that a row must have."""
 
     name: str
     keys: Sequence[Sequence[str]]
@@ -235,7 +235,7 @@ class Form:
 
 
 def detect(row: Row, forms: Any, what: str) -> Any:
-    """The first of `forms` whose keys a row has. Raises UserError that names those expected and those found."""
+    """The first of `forms` whose keys a row has. Raises UserError with the expected and found keys if there is none."""
     for form in forms:
         if form.matches(row):
             return form
@@ -246,7 +246,7 @@ def detect(row: Row, forms: Any, what: str) -> Any:
 
 @dataclass(frozen=True)
 class ProblemForm(Form):
-    """A form of problems, with what tells them apart."""
+    """A form of problems; `identify` returns a row's problem id."""
 
     identify: Callable[[Row], str]
 
@@ -264,7 +264,7 @@ def _own(row: Row, problem_id: str, limits: Limits) -> Task:
 
 
 def _asserted(problem_id: str, codes: Sequence[str], limits: Limits, **of: Any) -> Task:
-    """A task whose tests are code that must raise nothing. Of the tests, one that needs numpy says so to the grader."""
+    """A task whose tests are code that must not raise. If a test uses numpy, the driver imports it."""
     template = Submission(None, [function_tests.assert_test(code) for code in codes], limits, comparison=TOKENS)
     imports = "import numpy" if any("numpy" in code for code in codes) else ""
     return Task(problem_id, template, judged=ASSERTS, driven=True, imports=imports, **of)
@@ -322,7 +322,7 @@ def _cases(row: Row, key: str) -> list[dict[str, Any]]:
 
 
 def _lcb_call(row: Row, function: str, case: dict[str, Any]) -> Test:
-    """A test whose input has one JSON argument a line."""
+    """A test whose input has one JSON argument per line."""
     try:
         arguments = [parsed(line) for line in case["input"].split("\n") if line.strip()]
         return function_tests.call_test(function, arguments, parsed(case["output"]))
@@ -351,7 +351,7 @@ def _apps(row: Row, problem_id: str, limits: Limits) -> Task:
 
 
 def _mapcoder(row: Row, problem_id: str, limits: Limits) -> Task:
-    """A row of the 150 tasks that MapCoder selected."""
+    """A row of MapCoder's selection of 150 tasks."""
     if str(row.value.get("starter_code") or "").strip():
         raise _LeftOut("a call-based task of MapCoder's file, whose inputs have lost their types")
     cases = list_of(row, "test_list", dict)
@@ -365,7 +365,7 @@ def _lines(value: Any) -> Any:
 
 
 def _answer_or_its_only_item(stdin: str, expected: str, output: str) -> bool:
-    """APPS wraps the expected value in a list, or not: its grader takes either."""
+    """APPS may wrap the expected value in a list; its grader accepts either form."""
     value, said = json.loads(expected), output.strip()
     return said == expected or (
         isinstance(value, list) and bool(value) and said == json.dumps(value[0], sort_keys=True)

@@ -1,4 +1,4 @@
-"""The grader as a configuration asks for it: one way for training rewards and for evaluation."""
+"""Builds graders and submissions from a configuration, for both training rewards and evaluation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def grader(config: Config) -> Grader:
 
 
 def submission(program: str | None, problem: Problem, configured: Limits) -> Submission:
-    """A program with its problem's tests, checker and, where the benchmark states them, limits."""
+    """A program with its problem's tests, checker and, if the benchmark states them, limits."""
     own = None
     if problem.time_limit_s is not None or problem.memory_limit_mb is not None:
         own = dataclasses.replace(
@@ -43,8 +43,8 @@ def submission(program: str | None, problem: Problem, configured: Limits) -> Sub
 def validate_solutions(config: Config, label: str) -> Callable[[Sequence[tuple[str, Problem]]], list[Sequence[str]]]:
     """A function that runs reference solutions on the tests of their problems and returns each one's statuses.
 
-    Reference solutions get half of the CPU time of a policy's programs: where they need nearly all of it, the noise of
-    the clock would decide. `label` heads the progress lines.
+    Reference solutions get half of the CPU time of a policy's programs: a problem whose solution needs nearly all of it
+    would be decided by timing noise. `label` heads the progress lines.
     """
 
     def statuses(programs: Sequence[tuple[str, Problem]]) -> list[Sequence[str]]:

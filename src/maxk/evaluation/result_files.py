@@ -1,4 +1,4 @@
-"""Graded samples in the form in which another tool writes its results, so that its scripts read them.
+"""Writes graded samples as another tool writes its results, so that its scripts can read them.
 
 | form | file | what it holds |
 |---|---|---|
@@ -7,7 +7,7 @@
 | `livecodebench` | JSON | question_id, code_list, graded_list and pass@1, as LiveCodeBench's `_eval_all.json` |
 | `lm-eval` | JSON lines | the rows of the samples file with `pass@1`, the fraction of their responses that passed |
 
-The file appears whole or not at all. Samples are streamed: of each, only its place in a temporary file is held.
+The file is written completely or not at all. Samples are streamed: only their offsets in a temporary file are held.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ GradedRows = Iterator[tuple[Row, list[Graded]]]
 
 
 def path_of(samples: Path, form: str) -> Path:
-    """Where results in a form go: beside the samples, under a name that no other tool uses."""
+    """Path of the results in a form: beside the samples, under a name that no other tool uses."""
     return beside(samples, f".maxk-{form}{'.json' if form in ('evalplus', 'livecodebench') else '.jsonl'}")
 
 
 def beside(samples: Path, suffix: str) -> Path:
-    """`samples.jsonl.gz` with another suffix."""
+    """The path of the samples with its ending (`.jsonl.gz`, …) replaced by `suffix`."""
     name = samples.name.removesuffix(".gz")
     return samples.with_name((name.rpartition(".")[0] or name) + suffix)
 
 
 def write_results(path: Path, form: str, graded: GradedRows) -> None:
-    """Raises UserError where the samples lack what the form needs."""
+    """Writes the results. Raises UserError if the samples lack what the form needs."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("w", encoding="utf-8") as file:
@@ -65,7 +65,7 @@ def write_results(path: Path, form: str, graded: GradedRows) -> None:
 
 
 def _status(statuses: Sequence[str]) -> str:
-    """EvalPlus's word."""
+    """EvalPlus's name for the outcome."""
     if set(statuses) == {PASSED}:
         return "pass"
     return "timeout" if TIME_LIMIT in statuses else "fail"
@@ -96,7 +96,7 @@ def _evalplus(file: IO[str], graded: GradedRows) -> None:
 
 
 def _evalplus_entry(one: Graded) -> dict[str, Any]:
-    """Without tests of its own, `plus_status` is null, as after EvalPlus's `--base-only`."""
+    """A sample's entry; `plus_status` is null for problems without added tests, as with EvalPlus's `--base-only`."""
     base = one.task.base_tests
     return {
         **_solution(one),
@@ -129,7 +129,7 @@ def _lm_eval(file: IO[str], graded: GradedRows) -> None:
 
 
 def _grouped(graded: GradedRows, entry: Callable[[Graded], Any]) -> Iterator[tuple[str, Iterator[Any]]]:
-    """Entries by problem, in the order of first appearance; they wait in a temporary file."""
+    """Entries by problem, in the order of first appearance, buffered in a temporary file."""
     with tempfile.TemporaryFile("w+b") as spool:
         places: dict[str, array[int]] = {}
         for _, ones in graded:

@@ -1,15 +1,15 @@
-"""Files of samples, in maxk's own form or another tool's → samples, one program each, in order.
+"""Reads sample files, in maxk's form or another tool's, as samples with one program each, in order.
 
 | form | keys of a row | a sample is |
 |---|---|---|
-| `maxk` | problem_id, program or completion | a program, or a completion that holds one |
-| `evalplus` | task_id, solution or completion (EvalPlus, HumanEval) | a program, or what continues the prompt |
+| `maxk` | problem_id, program or completion | a program, or a completion that contains one |
+| `evalplus` | task_id, solution or completion (EvalPlus, HumanEval) | a program, or a continuation of the prompt |
 | `livecodebench` | question_id, code_list | every program of the list |
 | `lm-eval` | doc, filtered_resps or resps (`samples_*.jsonl`) | every response; a program, or text with a fenced one |
 | `apps` | numbers as keys, each with a list of programs (`all_codes.json`) | every program of the lists |
 
-The form is detected from the keys of the first row. A sample that is null has no program and is `unparseable`; anything
-else that is not text is a UserError with file, line and key. Files are streamed: memory does not grow with them.
+The form is detected from the keys of the first row. A null sample has no program and is `unparseable`; any other value
+that is not text is a UserError with file, line and key. Files are streamed, so memory does not grow with their size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROGRAM, COMPLETION, CONTINUATION, RESPONSE = "program", "completion", "continua
 
 
 class Sample(NamedTuple):
-    """One sample: what the model wrote for a problem, how that is to be read, and where it stands."""
+    """One sample: what the model wrote for a problem, how to read it (`kind`), and its location."""
 
     where: str
     problem_id: str
@@ -36,7 +36,7 @@ class Sample(NamedTuple):
     kind: str
 
     def solution(self, task: Task) -> str | None:
-        """The complete solution, or None where there is none."""
+        """The complete solution, or None if there is none."""
         if self.text is None or self.kind == PROGRAM:
             return self.text
         if self.kind == CONTINUATION:
@@ -48,7 +48,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class SampleFile:
-    """A file of samples; `form` where it is not to be detected."""
+    """A file of samples; `form` skips detection."""
 
     path: Path
     form: str | None = None
@@ -62,7 +62,7 @@ class SampleFile:
         """The rows, each with its samples."""
         chosen: Any = FORMS[self.form] if self.form else None
         filters: set[str] = set()
-        checked: Any = None  # keys: rows of a file nearly always have the same, and a check each would cost seconds
+        checked: Any = None  # keys of the last row checked: nearly all rows have the same, and each check costs time
         for row in rows(self.path):
             if row.value.keys() != checked:
                 chosen = chosen or detect(row, FORMS.values(), "samples")
@@ -74,7 +74,7 @@ class SampleFile:
             yield row, chosen.read(row)
 
     def unread(self) -> list[str]:
-        """Keys of the first row that are not read, if it is in maxk's form: perhaps one was meant to be."""
+        """Keys of the first row that are not read, if it is in maxk's form; one may be misspelt."""
         first = next(rows(self.path), None)
         if first is None or (self.form or detect(first, FORMS.values(), "samples").name) != "maxk":
             return []
@@ -97,7 +97,7 @@ def _sample(row: Row, key: str, value: Any, problem_id: str, kind: str) -> Sampl
 
 
 def _texts(row: Row, key: str, value: Any, problem_id: str, kind: str) -> list[Sample]:
-    """A text, or every text of a list, which may be nested once: lm-eval has one list for each request."""
+    """A text, or every text of a list, which may be nested once: lm-eval has one list per request."""
     if not isinstance(value, list):
         return [_sample(row, key, value, problem_id, kind)]
     flat = [inner for item in value for inner in (item if isinstance(item, list) else [item])]
@@ -140,7 +140,7 @@ def _apps(row: Row) -> list[Sample]:
 
 
 class _NumberedForm(Form):
-    """APPS's: its keys are numbers."""
+    """APPS's form, whose keys are numbers."""
 
     def matches(self, row: Row) -> bool:
         return bool(row.value) and all(key.isdigit() for key in row.value)

@@ -1,7 +1,7 @@
-"""Verdicts and samples of one policy on one dataset → one row of scores per problem.
+"""Computes one row of scores per problem from the samples and verdicts of one policy on one dataset.
 
-A verdict is a status for every test of a completion. Its reward is that of `maxk.grading.Verdict`, computed for whole
-columns here:
+A verdict is a status for every test of a completion. Rewards are those of `maxk.grading.Verdict`, computed here for
+whole columns:
 
     continuous  fraction of tests passed               (the paper's reward; max@k is estimated from it)
     binary      1 if all tests passed, else 0          (c counts these; pass@k is estimated from them)
@@ -27,7 +27,7 @@ from maxk import estimators
 from maxk.errors import UserError
 from maxk.grading.verdicts import HARNESS_ERROR, PASSED
 
-# A coincidence less likely than this is an error. Low, because every file that is ever scored is checked.
+# A coincidence less likely than this is an error. The threshold is low because every scored file is checked.
 REPEAT_CHANCE = 1e-12
 
 Integers = NDArray[np.int64]
@@ -35,7 +35,7 @@ Integers = NDArray[np.int64]
 
 # ---------------------------------------------------------------------------------------------------- rewards
 def rewards(statuses: pa.ChunkedArray) -> estimators.Floats:
-    """Continuous rewards [completions] of a column of statuses; NaN for completions that could not be graded."""
+    """Continuous rewards [completions] from a column of statuses; NaN for completions that could not be graded."""
     lists = statuses.combine_chunks()
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     if (counts == 0).any():
@@ -60,7 +60,7 @@ class Scorer:
     problem_ids: Sequence[str]
     n: int
     ks: Sequence[int]
-    chunk: int  # samples of one problem that are searched for as a block that occurs again
+    chunk: int  # size of the blocks of samples that are checked for repeats
 
     def columns(self, samples: pa.Table, verdicts: pa.Table) -> dict[str, Sequence[Any]]:
         """Columns of `records.SCORE`, in the order of `problem_ids`."""
@@ -88,7 +88,7 @@ class Scorer:
         return f"policy {self.policy}, dataset {self.dataset}"
 
     def _order(self, table: pa.Table, what: str) -> Integers:
-        """Row numbers of the (problem, sample index) pairs, problem by problem; each pair must occur once."""
+        """Row numbers in the order of (problem, sample index); each pair must occur exactly once."""
         ids = pa.array(self.problem_ids, pa.string())
         problem = pc.fill_null(pc.index_in(table["problem_id"], ids), -1).to_numpy().astype(np.int64)
         index = table["sample_index"].to_numpy().astype(np.int64)

@@ -1,25 +1,25 @@
-"""Best-of-N as it is used: of k samples one is chosen without knowing which is best; and how diverse samples are.
+"""Best-of-N without an oracle: the reward of a sample that a real selector chooses among k; and sample diversity.
 
     found = select(read(Path("samples.verdicts.jsonl"), visible=1), ks=[1, 2, 4])
     found.rewards["majority vote", 4]         the mean over problems, with its interval
 
-| selector | of k samples it chooses |
+| selector | choice among k samples |
 |---|---|
 | `oracle` | the best one: max@k |
-| `first M tests` | one that passes most of the first M tests, the visible ones |
-| `majority vote` | one of those with the most frequent outputs on all tests; no expected output is used |
-| a column of the samples | one with the highest score, as of a reward model |
+| `first M tests` | one that passes the most of the first M tests, the visible ones |
+| `majority vote` | one with the most frequent outputs on all tests; no expected output is used |
+| a column of the samples | one with the highest score, for example of a reward model |
 | `random` | any |
 
-Ties are broken at random. The reward of the chosen sample is the fraction of the *other* tests that it passes, for all
-selectors, so that none is scored on what it has seen. Problems with no other tests are left out.
+Ties are broken at random. For all selectors the reward of the chosen sample is the fraction of the *other* tests that
+it passes, so no selector is scored on tests that it has seen. Problems without other tests are left out.
 
-All are expectations over the subsets of k of the n samples. For a score it is exact (`maxk.estimators.selected_at_k`).
-A majority vote is simulated: `DRAWS` random subsets per problem.
+All results are expectations over subsets of k of the n samples: exact for a score (`maxk.estimators.selected_at_k`),
+simulated with `DRAWS` random subsets per problem for the majority vote.
 
 Outputs are compared by their digests (`maxk.grading.comparison.output_digest`). A program that ended well on no test
-has no vote. The expected number of distinct programs among k samples, and of distinct outputs, is the sum over programs
-of pass@k, where those samples that are this program count as right.
+has no vote. The expected number of distinct programs among k samples is the sum over programs of pass@k with the
+samples of that program counted as correct; likewise for outputs.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ _NO_VOTE = -1
 
 @dataclass
 class Problem:
-    """The samples of a problem, column by column; `scores` is empty where none are given."""
+    """The samples of a problem, column by column; `scores` is empty if none are given."""
 
-    rewards: list[float] = field(default_factory=list)  # fraction of the tests that are not visible
-    visible: list[float] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)  # fraction of the other tests passed
+    visible: list[float] = field(default_factory=list)  # fraction of the visible tests passed
     programs: list[int] = field(default_factory=list)  # equal numbers: equal programs
-    outputs: list[int] = field(default_factory=list)  # likewise; _NO_VOTE where no test ended well
+    outputs: list[int] = field(default_factory=list)  # likewise; _NO_VOTE if no test ended well
     scores: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Graded samples of problems, `visible` of whose tests a selector may see; `left_out` problems have no others."""
+    """Graded samples. A selector sees the first `visible` tests of a problem; `left_out` problems have no others."""
 
     problems: Mapping[str, Problem]
     visible: int
@@ -76,7 +76,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Selection:
-    """Means over problems: rewards by selector and k; distinct programs and outputs among k samples by k."""
+    """Means over problems: reward by selector and k; numbers of distinct programs and outputs among k samples by k."""
 
     problems: int
     left_out: int
@@ -87,9 +87,9 @@ class Selection:
 
 # ------------------------------------------------------------------------------------------------------ reading
 def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, score: str | None = None) -> Samples:
-    """Raises UserError for verdicts without outputs or that could not be graded, and for a score that is no number.
+    """Reads graded samples. Raises UserError for missing outputs, ungraded samples and scores that are not numbers.
 
-    samples, score: the file and the key of its rows that holds the score of each sample.
+    samples, score: the sample file and the key of its rows that holds each sample's score.
     """
     numbers: dict[Any, int] = {}
     problems: dict[str, Problem] = defaultdict(Problem)
@@ -114,7 +114,7 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
 
 
 def _verdicts(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Verdicts with the place that errors name, from a file of `maxk grade`, or from shards of the pipeline."""
+    """Verdicts with their location for errors, from a file of `maxk grade` or from shards of the pipeline."""
     if not is_parquet(path):
         yield from ((row.where, row.value) for row in sound_rows(path))
         return
@@ -126,7 +126,7 @@ def _verdicts(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a path is that of the pipeline's verdicts: a shard, or the folder of all."""
+    """Whether a path holds verdicts of the pipeline: a shard, or the folder of all shards."""
     return path.is_dir() or path.suffix == ".parquet"
 
 
@@ -158,7 +158,7 @@ def _scores(samples: SampleFile, key: str) -> Iterator[float]:
 
 # ------------------------------------------------------------------------------------------------------ selectors
 def select(samples: Samples, ks: Sequence[int]) -> Selection:
-    """Expectations at `ks`, which must not be above `samples.n`."""
+    """Expectations at `ks`, none of which may exceed `samples.n`."""
     each = list(samples.problems.values())
     columns: dict[str, list[Floats]] = {ORACLE: [estimators.max_at_k(one.rewards, list(ks)) for one in each]}
     if samples.visible:
@@ -188,10 +188,9 @@ def by_score(scores: Sequence[float], rewards: Sequence[float], ks: Sequence[int
 def by_vote(
     outputs: Sequence[int], rewards: Sequence[float], ks: Sequence[int], draws: int = DRAWS, seed: int = 0
 ) -> Floats:
-    """Expected reward of a sample with the most frequent output among k of n, ties at random: [ks], simulated.
+    """Expected reward of a sample with the most frequent outputs among k of n, ties at random: [ks], simulated.
 
-    Equal outputs on all tests have equal rewards. Without any vote the reward is that of a program that never ended
-    well: 0.
+    Equal outputs on all tests have equal rewards. If no sample has a vote, the reward is 0: no program ended well.
     """
     votes, group = np.unique(outputs, return_inverse=True)
     means = np.bincount(group, weights=rewards) / np.bincount(group)

@@ -1,8 +1,8 @@
-"""The shards of a policy's samples and verdicts on a dataset: read together, or refused.
+"""Reads all shards of a policy's samples and verdicts on a dataset, and refuses shards that do not belong together.
 
-Shards must agree on settings, problems, policy, backend and sandbox, and verdicts on the digest of their samples. A
-mismatch (a shard left from other settings, verdicts of samples that have been regenerated) is a `UserError` that names
-both sides.
+Shards must agree on settings, problems, policy, backend and sandbox, and verdicts must name the digest of their
+samples. A mismatch (a shard with old settings, verdicts of samples that have been regenerated) is a `UserError` that
+names both sides.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from maxk.errors import UserError
 
 @dataclass(frozen=True)
 class Shard:
-    """A file of samples and the file of their verdicts, with their provenance."""
+    """A file of samples and the file of its verdicts, with their provenance."""
 
     samples: str
     verdicts: str
@@ -44,7 +44,7 @@ class Evaluation:
 
 
 def read(config: Config, policy: str, dataset: str) -> Evaluation:
-    """Raises UserError unless shards, verdicts, policy and problems belong together."""
+    """Reads the shards. Raises UserError unless shards, verdicts, policy and problems belong together."""
     lineage = files.read_policy(config.layout.policy(policy)).lineage
     _require_current(config, policy, lineage)
     shards = [_shard(config, policy, dataset, index) for index in range(config.sampling.shards)]
@@ -71,7 +71,7 @@ def read(config: Config, policy: str, dataset: str) -> Evaluation:
 
 
 def _require_current(config: Config, policy: str, lineage: Mapping[str, Any]) -> None:
-    """A policy must have been made with the present configuration, base policy and training data."""
+    """Raises UserError unless the policy was made with the current configuration, base policy and training data."""
     if policy == BASE:
         stage, again, of = "base", "maxk base", {}
     else:

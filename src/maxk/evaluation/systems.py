@@ -1,9 +1,9 @@
-"""Results of systems that are to be compared: rewards by problem, and by seed where a system has several.
+"""Reads the results of systems to compare: rewards by problem and by seed.
 
 A result file is one of
 - verdicts that `maxk grade` wrote, or shards of verdicts of the pipeline (a parquet file, or the folder of all shards),
 - scores of the pipeline (a parquet file, which holds all rewards),
-- a CSV file with the columns problem, n, c (samples, and how many are right) and perhaps seed, from anywhere.
+- a CSV file from any tool, with the columns problem, n, c (samples, and how many are correct) and optionally seed.
 
     read_system("grpo=run0.verdicts.jsonl,run1.verdicts.jsonl")     two seeds of one system
     paired([first, second])                                         the same problems, in one order
@@ -30,7 +30,7 @@ REWARDS, COUNTS = "rewards", "counts"
 
 @dataclass(frozen=True)
 class Problem:
-    """How often each reward occurred among the samples of a problem; `tests` is None where that is not known."""
+    """Counts of each reward among the samples of a problem; `tests` is the number of tests, None if unknown."""
 
     rewards: Mapping[float, int]
     tests: int | None = None
@@ -51,24 +51,24 @@ class Problem:
 
 @dataclass(frozen=True)
 class Seed:
-    """One set of samples: problems by id. `kind` is COUNTS where only right and wrong are known."""
+    """One set of samples: problems by id. `kind` is COUNTS if only right and wrong are known."""
 
     source: str
     problems: Mapping[str, Problem]
     kind: str = REWARDS
-    dataset: str | None = None  # digest of the problems, where a file has it
+    dataset: str | None = None  # digest of the problems, if the file has it
 
 
 @dataclass(frozen=True)
 class System:
-    """A system by name, with a set of samples for each of its seeds."""
+    """A named system with one set of samples per seed."""
 
     name: str
     seeds: Sequence[Seed]
 
     @property
     def problem_ids(self) -> list[str]:
-        """Those that all seeds have."""
+        """Ids of the problems that all seeds have."""
         return [name for name in self.seeds[0].problems if all(name in seed.problems for seed in self.seeds)]
 
     @property
@@ -81,7 +81,7 @@ class System:
         return np.stack([_estimates(list(seed.problems.values()), metric, ks) for seed in self.seeds])
 
     def solved(self) -> set[str]:
-        """Problems that a sample of any seed solves."""
+        """Problems that some sample of any seed solves."""
         return {name for seed in self.seeds for name, problem in seed.problems.items() if problem.c}
 
 
@@ -101,7 +101,7 @@ def _estimates(problems: Sequence[Problem], metric: str, ks: Sequence[int]) -> F
 # ------------------------------------------------------------------------------------------------------ pairing
 @dataclass(frozen=True)
 class Paired:
-    """Systems on the problems that all of them have, in one order; `notes` say what was left out."""
+    """Systems restricted to the problems that all of them have; `notes` say what was left out."""
 
     systems: Sequence[System]
     problem_ids: Sequence[str]
@@ -114,13 +114,13 @@ class Paired:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """max@k needs rewards of all; of counts it would be pass@k under another name."""
+        """max@k only if all systems have rewards: from counts it would equal pass@k."""
         counts = any(seed.kind == COUNTS for system in self.systems for seed in system.seeds)
         return ("pass",) if counts else ("max", "pass")
 
 
 def paired(systems: Sequence[System]) -> Paired:
-    """Raises UserError if systems share no problem, or a problem id means different tests in two of them."""
+    """Pairs systems. Raises UserError if they share no problem, or if a problem's tests differ between two of them."""
     if len(names := Counter(system.name for system in systems)) < len(systems):
         twice = names.most_common(1)[0][0]
         raise UserError(f"two systems are called {twice!r}; name them (first=FILE second=FILE)")
@@ -173,11 +173,11 @@ def _range(numbers: Sequence[int]) -> str:
 
 # ------------------------------------------------------------------------------------------------------ reading
 Reader = Callable[[Path], Sequence[Seed]]
-"""What turns a file into the seeds that it holds; it may grade a file of samples."""
+"""Reads the seeds in a file; may grade a file of samples."""
 
 
 def read_system(given: str, read: Reader) -> System:
-    """A system from `[NAME=]FILE[,FILE…]`, one file per seed. Raises UserError for what cannot be read."""
+    """A system from `[NAME=]FILE[,FILE…]`, one file per seed. Raises UserError if a file cannot be read."""
     name, _, rest = given.partition("=")
     if not rest or "/" in name or Path(given).exists():
         name, rest = "", given
@@ -187,7 +187,7 @@ def read_system(given: str, read: Reader) -> System:
 
 
 def _short(path: str) -> str:
-    """The name of a file without its endings."""
+    """A file name without its endings."""
     name = Path(path).name
     for ending in (".gz", ".jsonl", ".json", ".verdicts", ".parquet", ".csv"):
         name = name.removesuffix(ending)
@@ -195,7 +195,7 @@ def _short(path: str) -> str:
 
 
 def read_results(path: Path) -> Sequence[Seed] | None:
-    """The seeds in a file of verdicts, scores or counts, or in a folder of shards; None if it holds something else."""
+    """The seeds in a file of verdicts, scores or counts, or in a folder of shards; None for any other content."""
     if path.is_dir():
         return [_shards(path)]
     if not path.is_file():

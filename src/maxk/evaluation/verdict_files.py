@@ -1,17 +1,17 @@
-"""Files of verdicts: one JSON line per sample, in the order of the samples; written while grading, read to count.
+"""Verdict files: one JSON line per sample, in the order of the samples.
 
 | key | meaning |
 |---|---|
 | `sample` | position of the sample in its file, from 0 |
 | `problem_id` | its problem |
-| `key` | digest of all that decides the verdict: sample, problem, limits, mode, sandbox, grader |
+| `key` | digest of everything that determines the verdict: sample, problem, limits, mode, sandbox, grader |
 | `judged` | `outputs` or `asserts`, see `problem_files` |
-| `program` | digest of the complete solution; null where there is none |
+| `program` | digest of the complete solution; null if there is none |
 | `reward` | fraction of tests passed; null if the sample could not be graded |
-| `statuses`, `cpu_s` | of every test |
-| `outputs` | of every test the digest of what the program printed; "" where it did not end well |
+| `statuses`, `cpu_s` | one value per test |
+| `outputs` | per test the digest of the program's output; "" if the program did not end well |
 
-A run that was stopped continues where it ended. Verdicts of other samples, problems or settings are refused.
+A stopped run continues where it ended. Verdicts of other samples, problems or settings are refused.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _KEYS = {"sample", "problem_id", "key", "judged", "reward", "statuses"}
 
 
 class Tally:
-    """Verdicts counted as they come: per problem one count per reward, of which there are as many as tests.
+    """Counts verdicts as they arrive, per problem and reward; memory does not grow with the number of samples.
 
-    sizes: samples per problem, with 0 for problems without any. tests: tests per problem.
+    sizes: samples per problem, 0 for problems without any. tests: tests per problem.
     """
 
     def __init__(self, path: Path, problem_ids: Iterable[str] = ()) -> None:
@@ -62,7 +62,7 @@ class Tally:
             self.rewards[name][reward] += 1
         else:
             self.rewards[name], self.tests[name] = Counter({reward: 1}), len(statuses)
-        for status in statuses:  # Counter.update takes longer to begin with than a few tests take here
+        for status in statuses:  # for a few tests, faster than Counter.update
             self.statuses[status] += 1
         self.judged[verdict["judged"]] += 1
 
@@ -81,7 +81,7 @@ def is_verdict(row: Row) -> bool:
 
 
 def verdicts(path: Path) -> Iterator[dict[str, Any]]:
-    """The verdicts of a file; none if it does not exist. Raises UserError for any other row."""
+    """The verdicts of a file, none if it does not exist. Raises UserError for a row that is not a verdict."""
     for row in rows(path) if path.exists() else ():
         if not is_verdict(row):
             raise UserError(f"{row.where}: not a verdict, it lacks {_lacking(row)}; name another --output")
@@ -93,7 +93,7 @@ def _lacking(row: Row) -> str:
 
 
 def _require_sound(row: Row) -> None:
-    """Raises UserError unless a row has the values that grading writes."""
+    """Raises UserError unless a row has values that grading can write."""
     if not is_verdict(row):
         raise UserError(f"{row.where}: not a verdict, it lacks {_lacking(row)}")
     reward, statuses = row.value["reward"], row.value["statuses"]
@@ -109,14 +109,14 @@ def _require_sound(row: Row) -> None:
 
 
 def sound_rows(path: Path) -> Iterator[Row]:
-    """The verdicts of a file from anywhere. Raises UserError for any other row."""
+    """The verdicts of an external file. Raises UserError for a row that is not a valid verdict."""
     for row in rows(path):
         _require_sound(row)
         yield row
 
 
 def tally(path: Path) -> Tally:
-    """All verdicts of a file. Raises UserError for any other row, and if a sample could not be graded."""
+    """Counts all verdicts of a file. Raises UserError for an invalid row, and if a sample could not be graded."""
     found = Tally(path)
     for row in sound_rows(path):
         found.sizes[row.value["problem_id"]] += 1
@@ -140,13 +140,13 @@ def graded_rows(output: Path, samples: SampleFile, problems: Problems) -> Iterat
 
 # ------------------------------------------------------------------------------------------------------ grading
 class Grading:
-    """The verdicts of a sample file, with those that are still to be made.
+    """The verdicts of a sample file, finished and missing.
 
-    Reads all samples once, to count them, and compares those that have verdicts; `finish` grades the rest.
+    Reads all samples once to count them and to check the existing verdicts; `finish` grades the rest.
     """
 
     def __init__(self, output: Path, samples: SampleFile, problems: Problems, grader: Grader) -> None:
-        """Raises UserError if `output` holds verdicts of other samples, problems or settings, or no verdicts."""
+        """Raises UserError if `output` holds verdicts of other samples, problems or settings, or anything else."""
         self._output, self._samples, self._problems, self._grader = output, samples, problems, grader
         self._keys = _Keys(problems, grader)
         self.tally = Tally(output, problems.tasks)
@@ -167,7 +167,7 @@ class Grading:
         return self.tally.sizes.total()
 
     def finish(self) -> Tally:
-        """Grades what is left, appends its verdicts to the file, and returns the tally of all."""
+        """Grades the remaining samples, appends their verdicts to the file, and returns the tally of all."""
         if self.done < self.total:
             self._grader.canary()
             with Progress(self.total - self.done, "grade") as bar, _appending(self._output) as file:
@@ -191,7 +191,7 @@ class Grading:
             )
 
     def _in_order(self, pairs: Iterable[tuple[Sample, Task]]) -> Iterator[dict[str, Any]]:
-        """Verdicts in the samples' order; those that overtook an earlier one are held back."""
+        """Verdicts in the samples' order; a verdict that arrives early waits for those before it."""
         waiting: dict[int, dict[str, Any]] = {}
 
         def submissions() -> Iterator[Any]:
@@ -225,7 +225,7 @@ def _graded(verdict: Any) -> dict[str, Any]:
 
 
 class _Keys:
-    """What a verdict depends on, as a digest: the sample, its problem, limits, mode, sandbox and grader."""
+    """Computes the digest of what a verdict depends on: sample, problem, limits, mode, sandbox and grader."""
 
     def __init__(self, problems: Problems, grader: Grader) -> None:
         settings = [grader.mode, grader.tier, GRADER_VERSION]
@@ -247,7 +247,7 @@ def _appending(path: Path) -> Any:
 
 
 def _finished(path: Path) -> int:
-    """Number of verdicts already there; a last line cut short by a kill is removed."""
+    """Number of verdicts already written; removes a last line that a kill cut short."""
     if not path.exists():
         return 0
     if not path.is_file():

@@ -1,16 +1,16 @@
-"""`maxk compare A B [C …]`: which system is better, at which k, and how sure that is.
+"""`maxk compare A B [C …]`: which system is better, at which k, and with what certainty.
 
     maxk compare a.verdicts.jsonl b.verdicts.jsonl
     maxk compare a.jsonl b.jsonl --problems problems.jsonl                       grades the samples first
     maxk compare grpo=g0.jsonl,g1.jsonl bon=b0.jsonl,b1.jsonl --problems p.jsonl   two seeds of each
     maxk compare ours=counts.csv theirs=other.csv --plot curves.png --json all.json
 
-A system is [NAME=]FILE[,FILE…], one file per seed. A file is one of samples in any form that `maxk grade` reads (then
-`--problems` is needed, and verdicts are kept beside the samples), of verdicts, of scores of the pipeline, or CSV with
-the columns problem, n, c and perhaps seed. A folder holds the shards of verdicts of one policy on one dataset.
+A system is [NAME=]FILE[,FILE…], one file per seed. A file holds samples in any form that `maxk grade` reads (this needs
+`--problems`; verdicts are kept beside the samples), verdicts, scores of the pipeline, or CSV with the columns problem,
+n, c and optionally seed. A folder holds the verdict shards of one policy on one dataset.
 
-Problems are paired by id; only those that all systems have are compared. With one seed each, the statements are about
-these sets of samples; with several, about the methods (`maxk.evaluation.comparing`).
+Problems are paired by id; only those that all systems have are compared. With one seed each, results are about these
+sets of samples; with several, about the methods (`maxk.evaluation.comparing`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 class Reader:
-    """Reads results, and grades samples; a context manager, since one grader serves all files."""
+    """Reads results and grades samples; a context manager, since one grader serves all files."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args, self._stack = args, ExitStack()
@@ -100,7 +100,7 @@ class Reader:
 
 
 def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
-    """The ks that were asked for, or powers of two, up to n."""
+    """The requested ks up to n, or by default powers of two."""
     from maxk.evaluation.comparing import powers
 
     if wanted is None:
@@ -114,7 +114,7 @@ def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
 
 
 def finite(value: Any) -> Any:
-    """JSON has no NaN: what cannot be estimated is null."""
+    """Replaces NaN and infinity, which JSON lacks, by null."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -123,7 +123,7 @@ def finite(value: Any) -> Any:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a file that was asked for on the command line."""
+    """Writes a file named on the command line. Raises UserError if it cannot be written."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -131,7 +131,7 @@ def write(path: Path, text: str) -> None:
 
 
 def level(text: str) -> float:
-    """A level of confidence, as a type of an argument."""
+    """Parses a confidence level, for argparse."""
     try:
         value = float(text)
     except ValueError:

@@ -4,8 +4,8 @@
     maxk evaluate ORG/MODEL --problems problems.jsonl mbpp=data/mbpp.jsonl.gz --config vllm.yaml
 
 Writes a configuration for each temperature and runs the pipeline with it: base, sample, verify, score, tables, report.
-The same command continues a stopped run; with a larger --n it draws the missing samples only. At the end it writes the
-table of the temperatures (`maxk.reporting.temperatures`).
+The same command continues a stopped run; with a larger --n it draws only the missing samples. At the end it writes a
+table of max@k and pass@k by temperature (`maxk.reporting.temperatures`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """What all temperatures share, with the config file over it."""
+    """The settings that all temperatures share, overlaid by the config file."""
     ks = [k for k in (2**i for i in range(args.n.bit_length())) if k <= args.n]
     settings = {
         "name": args.name or _slug(Path(args.model).name),
@@ -77,7 +77,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _dataset(given: str) -> tuple[str, dict[str, Any]]:
-    """Name and section of a dataset: own problems in a file or folder, SOURCE=LOCATION, or a source of the hub."""
+    """Name and section of a dataset: a file or folder of own problems, SOURCE=LOCATION, or a source alone."""
     source, _, location = given.partition("=")
     if Path(given).exists():
         return _slug(Path(given).name.partition(".")[0]), {"source": "jsonl", "location": given}
@@ -101,7 +101,7 @@ def _is_chat_model(model: str) -> bool:
 
 
 def _configured(own: Mapping[str, Any], temperature: float, args: argparse.Namespace) -> Config:
-    """The checked configuration of a temperature."""
+    """The validated configuration for one temperature."""
     name = own["name"] if len(args.temperatures) == 1 else f"{own['name']}-t{temperature:g}"
     changes = {**own, "name": name, "sampling": {**own["sampling"], "temperature": temperature}}
     defaults = configuration.read_yaml(configuration.DEFAULTS)

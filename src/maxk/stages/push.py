@@ -1,10 +1,10 @@
-"""`maxk push POLICY`: a trained policy as a Hugging Face folder with a model card, for the hub or for a folder.
+"""`maxk push POLICY`: exports a trained policy with a model card, as a folder or to the Hugging Face hub.
 
     maxk push grpo/seed0 --folder my-policy      # writes the folder only; nothing leaves the machine
     maxk push grpo/seed0 --to me/my-policy       # uploads it to a private repository; --public makes it public
 
-The card is made from the policy's scores and provenance (`maxk.reporting.card`); `provenance.json` holds the latter in
-full. The hub's token comes from HF_TOKEN or `hf auth login`.
+The card is made from the policy's scores and provenance (`maxk.reporting.card`); `provenance.json` has the full
+provenance. The hub's token comes from HF_TOKEN or `hf auth login`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _require_token() -> None:
 
 
 def _upload(folder: Path, repo: str, name: str, private: bool) -> str:
-    """The address of the repository. Raises UserError if the hub refuses or does not respond."""
+    """Uploads the folder; returns the repository's address. Raises UserError if the hub refuses or is unreachable."""
     import httpx
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HFValidationError

@@ -1,8 +1,8 @@
 """maxk sample POLICY --shard I: samples completions for one shard of the test problems of every evaluated dataset.
 
-One process samples for all datasets, so the model is loaded once and GPU memory is released at the end. What is drawn
-is kept in a journal (`maxk.artifacts.journal`), so a job that was killed, and one with a larger n or more problems,
-draws only what is missing; one with a smaller n draws nothing.
+One process samples for all datasets, so the model is loaded once and GPU memory is released at the end. Samples are
+kept in a journal (`maxk.artifacts.journal`), so a restarted job, or one with a larger n or more problems, draws only
+what is missing; one with a smaller n draws nothing.
 
     maxk sample base --shard 0 --config results/config.json
 """
@@ -79,7 +79,7 @@ def _track(run: tracking.Run, completions: Sequence[Any]) -> None:
 
 
 def _warn_of_lost_programs(policy: Policy, completions: Sequence[Any]) -> None:
-    """A model that shows or thinks in other blocks first, or names no language, is stopped before its program."""
+    """Warns if completions stopped before a program: other blocks came first, or the block names no language."""
     from maxk.grading import extract_program
 
     stopped = [c.text for c in completions if c.finish_reason == "stop_string"]
@@ -94,9 +94,9 @@ def _warn_of_lost_programs(policy: Policy, completions: Sequence[Any]) -> None:
 
 # ---- drawing
 def _sample(config: Config, policy: Policy, tasks: list[Task], shard: int) -> tuple[Drawn, dict[str, Any]]:
-    """The first n completions of every task, and the environments in which they were drawn.
+    """The first n completions of every task, and the merged environment in which they were drawn.
 
-    Takes from the journal what earlier jobs have drawn; the model is loaded only if something is missing.
+    Reads from the journal what earlier jobs have drawn; loads the model only if something is missing.
     """
     from maxk import sampling
     from maxk.data import prompts
@@ -126,7 +126,7 @@ def _sample(config: Config, policy: Policy, tasks: list[Task], shard: int) -> tu
 
 
 def _weights(policy: Policy) -> str:
-    """Identifies the weights that are sampled from: a digest of the model's files, or the commit on the hub."""
+    """Identifies the weights: a digest of the model's files, or the commit on the hub."""
     weights = models.digest(policy.model) or str(policy.revision)
     if policy.lineage.get("weights", "pretrained") not in ("pretrained", weights):
         raise UserError(f"{policy.model}: not the files that `maxk base` recorded; run `maxk base` again")
@@ -134,7 +134,7 @@ def _weights(policy: Policy) -> str:
 
 
 def _journal(config: Config, policy: Policy, weights: str) -> Journal:
-    """What was drawn from this policy with these settings, in all shards."""
+    """The journal of all samples of this policy with these settings, shared by all shards."""
     settings, inputs = config.settings("sample"), {"policy": digest_of(policy.lineage), "weights": weights}
     folder = Path(config.layout.drawn(policy.name, digest_of([settings, inputs])))
     return Journal(folder, records.DRAWN, Provenance("sample", config.name, settings, inputs))
@@ -151,7 +151,7 @@ def _columns(done: sampling.Drawn, digests: Mapping[str, str]) -> dict[str, list
 
 
 def _keep(config: Config, drawn: Drawn, digests: Mapping[str, str], columns: Mapping[str, Sequence[Any]]) -> int:
-    """Adds the completions that are wanted and were drawn for the present prompt; returns how many it added."""
+    """Adds the completions that are needed and were drawn for the current prompt; returns how many it added."""
     from maxk.sampling import Completion
 
     before = sum(map(len, drawn.values()))
@@ -163,7 +163,7 @@ def _keep(config: Config, drawn: Drawn, digests: Mapping[str, str], columns: Map
 
 # ---- writing
 def _write_prompts(config: Config, policy: Policy, shard: int, tasks: list[Task], rendered: list[str]) -> None:
-    """Stores the rendered prompts, one file per dataset; before the samples, whose existence means completion."""
+    """Stores the rendered prompts, one file per dataset; before the samples, whose files mark the job as done."""
     for dataset in config.evaluated:
         pairs = [(t.problem_id, text) for t, text in zip(tasks, rendered, strict=True) if t.dataset == dataset]
         columns = {"problem_id": [problem_id for problem_id, _ in pairs], "prompt": [text for _, text in pairs]}

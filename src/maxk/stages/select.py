@@ -1,11 +1,11 @@
-"""`maxk select FILE …`: what Best-of-N gives with a selector that is not an oracle, and how diverse samples are.
+"""`maxk select FILE …`: what Best-of-N reaches with a selector that is not an oracle, and how diverse samples are.
 
     maxk select samples.verdicts.jsonl
     maxk select samples.jsonl --problems problems.jsonl --visible 2 --score reward_model
 
-A FILE holds verdicts of `maxk grade`, or samples, which are graded first; a folder holds the shards of verdicts of one
+A FILE holds verdicts of `maxk grade`, or samples, which are graded first; a folder holds the verdict shards of one
 policy on one dataset. Selectors: the first `--visible` tests, a majority vote over outputs, `--score` (a key of the
-samples' rows), random; beside the oracle, max@k. All are scored on the tests that are not visible
+sample rows), random, and the oracle, max@k. All are scored on the tests that are not visible
 (`maxk.evaluation.selection`).
 """
 

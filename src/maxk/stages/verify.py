@@ -1,7 +1,7 @@
-"""`maxk verify POLICY --shard I`: the grader runs the programs of a shard's samples on their problems' tests.
+"""`maxk verify POLICY --shard I`: grades the programs in a shard's samples on their problems' tests.
 
-Identical programs of a problem run once, across policies too (the verdict cache). A completion without an extractable
-program is `unparseable` on every test; every program is executed.
+Identical programs for a problem run once, even across policies (the verdict cache). A completion without an extractable
+program is `unparseable` on every test.
 
     maxk verify base --shard 0 --config results/config.json
 """

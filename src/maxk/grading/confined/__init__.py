@@ -1,1 +1,1 @@
-"""The code that runs inside the sandbox: standard library only, and nothing of maxk outside this folder."""
+"""The code that runs inside the sandbox; imports only the standard library and this folder."""

@@ -1,10 +1,10 @@
-"""Starts a fork server, and runs programs in the children that it forks.
+"""Starts a fork server and runs programs in the children that it forks.
 
     python -s -S -B PATH/__main__.py CONTROL_FD MODULES [PATH …]
 
-MODULES, a comma between them, are imported for the programs, also from each PATH.
+MODULES, separated by commas, are imported beforehand for the programs, also from each PATH.
 
-The server is a generator, which only yields in a child: so a program runs at the top of the stack.
+The server is a generator that yields only in a child, so a program runs at the top of the stack.
 """
 
 # ruff: noqa: E402

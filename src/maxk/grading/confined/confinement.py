@@ -1,7 +1,7 @@
 """Landlock, seccomp and resource limits, applied by a process to itself (standard library only; Linux).
 
-Runs inside the sandbox, in the fork server and its children. Landlock and seccomp have no Python binding in the
-standard library, so the few system calls are made through ctypes; every failure raises OSError, never passes silently.
+Runs inside the sandbox, in the fork server and its children. The standard library has no binding for Landlock and
+seccomp, so the few system calls are made through ctypes; every failure raises OSError.
 
 Sources: Linux Documentation/userspace-api/landlock.rst and seccomp_filter.rst.
 """
@@ -51,15 +51,15 @@ _RECEIVE, _SEND = 0xC0502100, 0xC0182101  # ioctl numbers
 _libc = ctypes.CDLL(None, use_errno=True)
 _python = ctypes.PyDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
-_libc.mmap.restype = ctypes.c_void_p  # the module of that name would map five more pieces, which each fork copies
+_libc.mmap.restype = ctypes.c_void_p  # the module mmap would add five memory maps, which each fork copies
 _MAP_PRIVATE_ANONYMOUS = 0x22
 
 
 def fork() -> int:
-    """`os.fork` without Python's after-fork hooks, which cost a quarter of a child's start.
+    """`os.fork` without Python's after-fork hooks, which cost a quarter of a child's start-up.
 
-    The hooks repair locks held by other threads (there are none here) and reseed `random` (execution.py does, where a
-    program uses it). PyDLL keeps the GIL, so the child goes on as the only thread.
+    The hooks repair locks held by other threads (there are none here) and reseed `random` (execution.py does that if a
+    program uses it). PyDLL keeps the GIL, so the child continues as the only thread.
     """
     pid = int(_python.fork())
     if pid < 0:
@@ -68,7 +68,7 @@ def fork() -> int:
 
 
 class SystemCall:
-    """A system call with its arguments made ready, so that making it in a child touches little memory."""
+    """A system call with prepared arguments, so that making it in a child touches little memory."""
 
     def __init__(self, number: int, *arguments: object) -> None:
         self._number = number
@@ -83,7 +83,7 @@ class SystemCall:
 
     @classmethod
     def nothing(cls) -> SystemCall:
-        """One that does nothing."""
+        """A call without effect."""
         return cls(_SYS_PRCTL[os.uname().machine], _PR_GET_DUMPABLE, 0, 0, 0, 0)
 
 
@@ -92,7 +92,7 @@ def _call(number: int, *arguments: object) -> int:
 
 
 def landlock_abi() -> int:
-    """The Landlock version of this kernel; 0 where there is none."""
+    """The Landlock version of this kernel; 0 if it has none."""
     try:
         return _call(_SYS_LANDLOCK_CREATE, None, 0, 1)
     except OSError:
@@ -100,9 +100,9 @@ def landlock_abi() -> int:
 
 
 def landlock_ruleset(readable: list[str], abi: int) -> int:
-    """A ruleset that denies every file-system access but reading beneath `readable`, and all that `abi` can deny.
+    """A ruleset that denies everything `abi` can deny except reading beneath `readable`.
 
-    From ABI 4 on TCP bind and connect are denied too, from ABI 6 on abstract sockets and signals to other domains.
+    ABI 4 adds TCP bind and connect; ABI 6 adds abstract sockets and signals to other domains.
     """
     rights = (1 << _RIGHTS_OF_ABI.get(abi, 16)) - 1
     network = 3 if abi >= 4 else 0
@@ -121,7 +121,7 @@ def landlock_ruleset(readable: list[str], abi: int) -> int:
 
 
 def signal_scope_ruleset(abi: int) -> int | None:
-    """A ruleset that only stops signals and abstract sockets leaving the process (ABI 6), else None."""
+    """A ruleset that only denies signals and abstract sockets to other processes (ABI 6); None before ABI 6."""
     if abi < 6:
         return None
     return _call(_SYS_LANDLOCK_CREATE, struct.pack("QQQ", 0, 0, _SCOPE_ABSTRACT_UNIX | _SCOPE_SIGNAL), 24, 0)
@@ -136,7 +136,7 @@ def no_new_privileges() -> None:
 
 
 def not_dumpable() -> None:
-    """Closes /proc/PID of this process and its children to all others of the same user."""
+    """Hides /proc/PID of this process and its children from other processes of the same user."""
     _call(_SYS_PRCTL[os.uname().machine], _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
@@ -146,16 +146,16 @@ def death_with_parent() -> SystemCall:
 
 
 def drop_capabilities() -> None:
-    """Root without capabilities: it can neither raise its own hard limits nor read what its user may not."""
+    """Drops all capabilities, so that even root can neither raise hard limits nor bypass file permissions."""
     header, nothing = struct.pack("Ii", 0x20080522, 0), bytes(24)
     _call(_SYS_CAPSET[os.uname().machine], header, nothing)
 
 
 class CpuTimer:
-    """Sends this process a signal when it has used so much CPU from now on.
+    """Sends this process a signal after a given amount of CPU time.
 
-    Unlike RLIMIT_CPU and setitimer, which count whole ticks and so too much on a busy virtual machine, a timer on the
-    process clock counts what `wait4` reports. A program could stop it: RLIMIT_CPU stands behind it.
+    RLIMIT_CPU and setitimer count whole ticks and so overcount on a busy virtual machine; a timer on the process clock
+    counts what `wait4` reports. A program could stop the timer, so RLIMIT_CPU backs it up.
     """
 
     def __init__(self, signal_number: int) -> None:
@@ -163,19 +163,19 @@ class CpuTimer:
         event = ctypes.create_string_buffer(struct.pack("Pii48x", 0, signal_number, 0))
         self._id = ctypes.c_int(0)
         self.create = SystemCall(create, _CLOCK_PROCESS_CPUTIME, event, ctypes.byref(self._id))
-        """To be called in the process that is to be timed: a fork does not inherit timers."""
+        """Must be called in the timed process itself: a fork does not inherit timers."""
 
     def setting(self, seconds: float) -> SystemCall:
-        """The call that lets the timer end after so much CPU from then on; 0 stops it."""
+        """The call that starts the timer with `seconds` of CPU time; 0 stops it."""
         whole = int(seconds)
         value = struct.pack("qqqq", 0, 0, whole, int((seconds - whole) * 1e9))
         return SystemCall(self._settime, self._id, 0, ctypes.create_string_buffer(value, len(value)), None)
 
 
 class SeccompFilter:
-    """A compiled filter, kept ready so that installing it in a child is one system call.
+    """A compiled filter, prepared so that installing it in a child is one system call.
 
-    pid_placeholder: a value in it that stands for the pid of who installs it. flags: of the system call.
+    pid_placeholder: a value in the filter that is replaced by the installing process's pid. flags: of the system call.
     """
 
     class _Program(ctypes.Structure):
@@ -197,10 +197,10 @@ class SeccompFilter:
 
 
 class ThreadGate:
-    """Bounds the threads that a run may start: the kernel asks the server before each one.
+    """Bounds the number of threads that a run may start: the kernel asks the server before each one.
 
-    No limit that a process can set on itself counts its threads alone. fd: where the questions come; -1 where the
-    kernel does not ask (before Linux 5.5, or in a container whose own supervisor is asked).
+    No resource limit counts only the threads of one process. fd: receives the kernel's requests; -1 if the kernel does
+    not ask (before Linux 5.5, or in a container whose own supervisor is asked instead).
     """
 
     def __init__(self, bpf: bytes) -> None:
@@ -214,13 +214,13 @@ class ThreadGate:
         self.started += 1
         error, flags = (0, _CONTINUE) if self.started <= MOST_THREADS else (-errno.EAGAIN, 0)
         request = bytearray(_REQUEST_BYTES)
-        with contextlib.suppress(OSError):  # who asked may have died
+        with contextlib.suppress(OSError):  # the asking process may have died
             fcntl.ioctl(self.fd, _RECEIVE, request)
             fcntl.ioctl(self.fd, _SEND, struct.pack("=8sqiI", request[:8], 0, error, flags))
 
 
 class Events:
-    """Waits for a child to end or stop, and meanwhile answers the questions of `gate`. SIGCHLD must be blocked."""
+    """Waits for a child to end or stop, and meanwhile answers the requests of `gate`. SIGCHLD must be blocked."""
 
     def __init__(self, child_signal: int) -> None:
         self.gate: ThreadGate | None = None
@@ -231,14 +231,14 @@ class Events:
         self._entries = ctypes.create_string_buffer(16)
 
     def start(self) -> None:
-        """To be called before each child."""
+        """Must be called before each child."""
         fd = -1
         if self.gate:
             self.gate.started, fd = 0, self.gate.fd
         struct.pack_into("ihhihh", self._entries, 0, self._signals, _POLLIN, 0, fd, _POLLIN, 0)
 
     def wait(self, seconds: float) -> None:
-        """Returns after an event, or `seconds`."""
+        """Returns after an event or after `seconds`."""
         _libc.poll(self._entries, 2, math.ceil(min(seconds, _LONGEST_WAIT_S) * 1000))
         if self._entries[6] != b"\0":
             os.read(self._signals, 128)
@@ -247,9 +247,9 @@ class Events:
 
 
 def address_space_in_use() -> int:
-    """Bytes of address space of this process without /proc: the smallest RLIMIT_AS under which it can map a page.
+    """Bytes of address space of this process, found without /proc: the smallest RLIMIT_AS that allows mapping a page.
 
-    The kernel refuses a mapping when the new total would exceed the limit, so bisection finds the total exactly.
+    The kernel refuses a mapping whose new total would exceed the limit, so bisection finds the total exactly.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     low, high = 0, 1 << 46 if hard == resource.RLIM_INFINITY else min(hard, 1 << 46)

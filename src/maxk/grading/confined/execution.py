@@ -1,6 +1,6 @@
-"""What a forked child does with one run of one program: confine itself, run it, end as the interpreter would.
+"""One run of one program in a forked child: confine the child, run the program, end as the interpreter would.
 
-The program's code is run by `__main__.py`, at the top of the stack; this module prepares it and cleans up after it.
+`__main__.py` runs the program's code at the top of the stack; this module prepares the run and cleans up after it.
 `shared.py` does the same for several runs in one process.
 """
 
@@ -27,12 +27,12 @@ from maxk.grading.confined.wire import Order
 
 EXIT_MEMORY = 251  # exit status of a child whose program ended by MemoryError
 
-TIMER_SLACK_S = 0.01  # what the timer stops has certainly used more than its limit
-_BACKSTOP = 1.5  # RLIMIT_CPU, in CPU limits: it overcounts under load
+TIMER_SLACK_S = 0.01  # a run that the timer stops has certainly exceeded its limit
+_BACKSTOP = 1.5  # RLIMIT_CPU as a multiple of the CPU limit: it overcounts under load
 _INFINITY = resource.RLIM_INFINITY
-_LONG = 1 << 63  # what lies beyond ends plain Python with 255
+_LONG = 1 << 63  # plain Python exits with 255 for a status beyond this
 _ALL_DESCRIPTORS = 1 << 20
-# What may have an effect when it is freed; freeing all that a program leaves would take it time for nothing.
+# Words in a source whose objects may have an effect when freed; otherwise freeing a program's objects wastes its time.
 _FINALISED = ("__del__", "yield", "open", "TextIOWrapper", "Writer", "finalize")
 _RECURSION_LIMIT = sys.getrecursionlimit()
 _CEILINGS = {
@@ -45,7 +45,7 @@ Step = Callable[[], object]
 
 @dataclass(repr=False)
 class Attempt:
-    """One execution: run `code` in `namespace`, then leave how it ended in `error`."""
+    """One execution: run `code` in `namespace`, then store the exception that ended it in `error`."""
 
     code: types.CodeType
     namespace: dict[str, object]
@@ -54,14 +54,14 @@ class Attempt:
 
 @dataclass
 class Confinement:
-    """What the server made ready for its children to put on; None where the tier has none.
+    """The restrictions that the server prepared for its children; None for those that the tier lacks.
 
-    Both methods give steps: calls that the server prepares once a job and a child only makes, for whatever else a child
-    does costs it copies of the pages that it touches.
+    Both methods return steps: calls that the server prepares once per job and a child only makes, because everything
+    else that a child does copies the memory pages it touches.
     """
 
     null: int
-    began: int  # where a child says that its program begins
+    began: int  # pipe through which a child reports that its program begins
     die_with_parent: SystemCall
     timer: CpuTimer
     child_filter: SeccompFilter | None = None
@@ -70,13 +70,13 @@ class Confinement:
     def entering(self) -> list[Step]:
         """In a new child: restrictions, timer, standard error."""
         steps: list[Step] = [self.die_with_parent, partial(os.dup2, self.null, 2), self.timer.create]
-        # The timer has the one queued signal that the process may have: a user has few, for all processes together.
+        # The timer holds the only queued signal the process may have: all processes of a user share few of them.
         steps.append(partial(resource.setrlimit, resource.RLIMIT_SIGPENDING, (0, 0)))
         steps += [self.signal_scope] if self.signal_scope else []
         return steps + ([self.child_filter.install] if self.child_filter else [])
 
     def beginning(self, *kept: int) -> list[Step]:
-        """Says, for good, that the harness has done its part; closes all descriptors but `kept`."""
+        """Reports once that the program begins; closes all descriptors but `kept`."""
         steps: list[Step] = [partial(os.write, self.began, b"b")]
         start = 3
         for fd in sorted(kept):
@@ -105,7 +105,7 @@ def take(steps: list[Step]) -> None:
 
 
 def limit(kind: int, soft: int, hard: int) -> Step:
-    """Sets a limit, never above the hard limit the sandbox was started with."""
+    """A step that sets a limit, never above the hard limit with which the sandbox was started."""
     ceiling = _CEILINGS[kind]
     if ceiling != _INFINITY:
         soft, hard = (ceiling if value == _INFINITY else min(value, ceiling) for value in (soft, hard))
@@ -113,12 +113,12 @@ def limit(kind: int, soft: int, hard: int) -> Step:
 
 
 def cpu_seconds(limit_s: float) -> int:
-    """RLIMIT_CPU, which stands behind the timer."""
+    """RLIMIT_CPU in seconds, which backs up the timer."""
     return math.ceil(_BACKSTOP * limit_s)
 
 
 def exit_status(error: BaseException | None) -> int:
-    """The status plain Python would exit with; MemoryError has its own."""
+    """The status with which plain Python would exit; MemoryError has a separate one."""
     if error is None:
         return 0
     if isinstance(error, MemoryError):
@@ -131,7 +131,7 @@ def exit_status(error: BaseException | None) -> int:
 
 
 def flushed(stream: object) -> bool:
-    """Like the interpreter's own flush at exit: a closed or missing stream is fine, a failing write is not."""
+    """Flushes as the interpreter does at exit: a closed or missing stream is fine, a failing write is not."""
     try:
         if stream is not None and not getattr(stream, "closed", False):
             stream.flush()  # type: ignore[attr-defined]
@@ -155,10 +155,10 @@ class SingleRun:
                 random.seed()  # the generator's state is inherited
             take(self._steps)
         except BaseException:
-            os._exit(1)  # before the program began, so it is not its fault
+            os._exit(1)  # before the program began, so not the program's fault
         attempt = Attempt(code or _compiled(source), interpreter.fresh_main())
         yield attempt
-        if sys.getrecursionlimit() < _RECURSION_LIMIT:  # what the interpreter does at its end is not the program's
+        if sys.getrecursionlimit() < _RECURSION_LIMIT:  # the program's limit must not affect the interpreter's exit
             sys.setrecursionlimit(_RECURSION_LIMIT)
         os._exit(finish(attempt))
 
@@ -173,7 +173,7 @@ def _compiled(source: str) -> types.CodeType:
 
 
 def finish(attempt: Attempt) -> int:
-    """What the interpreter does at its end: hook, threads, atexit, flush, finalisers."""
+    """Does what the interpreter does at exit: hook, threads, atexit, flush, finalisers. Returns the exit status."""
     error = attempt.error
     if error is not None and not isinstance(error, SystemExit) and sys.excepthook is not sys.__excepthook__:
         sys.excepthook(type(error), error, error.__traceback__)

@@ -1,4 +1,4 @@
-"""What programs find as under plain `python3 main.py`: streams, `open`, `exit`, recursion limit, thread stacks."""
+"""Recreates the environment of plain `python3 main.py`: streams, `open`, `exit`, recursion limit, thread stacks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import types
 from typing import Any
 
 _REAL_OPEN = io.open
-_DEVICES = {"/dev/null": 2, "/dev/stderr": 2, "/dev/stdout": 1}  # that may be written, and where that goes
+_DEVICES = {"/dev/null": 2, "/dev/stderr": 2, "/dev/stdout": 1}  # writable devices and their descriptors
 _INPUT = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
-_THREAD_STACK = 8 << 20  # what plain Python gives a thread; glibc would take the main stack's limit
-_LARGEST_STACK = 448 << 20  # of a thread: larger ones would not fit into the address space that a program gets
+_THREAD_STACK = 8 << 20  # plain Python's thread stack; glibc would take the main stack's limit
+_LARGEST_STACK = 448 << 20  # larger thread stacks would not fit into a program's address space
 _HIGHEST_LIMIT = (1 << 31) - 1
 
-# For `open` to find besides what the file system has; those of the run.
+# Files of the current run that `open` finds in addition to the file system's.
 source = ""
 files: dict[str, bytes] = {}
 
@@ -33,14 +33,14 @@ def text(raw: io.BufferedReader | io.BufferedWriter, name: str) -> io.TextIOWrap
 
 
 def open_streams() -> None:
-    """Like the interpreter's own, they leave their descriptors open when they are closed."""
+    """Opens the standard streams; like the interpreter's, they leave their descriptors open when closed."""
     sys.stdin = text(_REAL_OPEN(0, "rb", closefd=False), "<stdin>")
     sys.stdout = text(_REAL_OPEN(1, "wb", closefd=False), "<stdout>")
     vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout)
 
 
 def install() -> None:
-    """To be called once, before any program runs."""
+    """Installs the replacements; must be called once, before any program runs."""
     end = "Ctrl-D (i.e. EOF)"
     helpers = {name: _sitebuiltins.Quitter(name, end) for name in ("exit", "quit")}
     vars(builtins).update(helpers, help=_sitebuiltins._Helper())
@@ -57,7 +57,7 @@ def fresh_main() -> dict[str, object]:
 
 
 def depth() -> int:
-    """The recursion depth of the caller, with what is needed to find it: only good for differences."""
+    """The recursion depth of the caller plus a constant; only differences are meaningful."""
     usual = sys.getrecursionlimit()
     for limit in range(1, usual):
         try:
@@ -70,7 +70,7 @@ def depth() -> int:
 
 
 def hide_depth(extra: int) -> None:
-    """Gives programs, which run `extra` levels deeper than under plain Python, the same depth to recurse to."""
+    """Gives programs, which start `extra` levels deeper than under plain Python, the same usable recursion depth."""
     put, asked = sys.setrecursionlimit, sys.getrecursionlimit()
 
     def setrecursionlimit(limit: int, /) -> None:
@@ -88,7 +88,7 @@ def _stack_size(size: int = 0, /) -> int:
 
 
 def _open(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-    """`open`, which also finds the files of this run, its input by name, and devices that may be written."""
+    """`open` that also finds the files of this run, its input by name, and writable devices."""
     name = os.fspath(file) if isinstance(file, (str, os.PathLike)) else ""
     data = _contents(name) if mode.strip("bt") == "r" else None
     if data is not None:

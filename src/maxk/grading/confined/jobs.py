@@ -1,4 +1,4 @@
-"""Jobs as they come in and results as they go out, on the server's side of the wire (`wire.py`)."""
+"""Incoming jobs and outgoing results on the server's side of the wire (`wire.py`)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 
 from maxk.grading.confined.wire import BATCH_RUNS, HEADER, RESULT, TIME_LIMIT, Head, Order
 
-OPEN_FILES = min(128, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # of the server, and of its children
-_BATCH_RUNS = max(1, min(BATCH_RUNS, OPEN_FILES // 4))  # each holds a file, here and at the grader
-_BATCH_BYTES = 8 << 20  # of outputs; results are passed on no later
-_LARGE_BYTES = 1 << 20  # of outputs; such batches wait until the grader has taken all before them
+OPEN_FILES = min(128, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # limit for the server and its children
+_BATCH_RUNS = max(1, min(BATCH_RUNS, OPEN_FILES // 4))  # each run holds a file, here and at the grader
+_BATCH_BYTES = 8 << 20  # of outputs, after which results are sent
+_LARGE_BYTES = 1 << 20  # of outputs; larger batches wait until the grader has received all earlier ones
 _TIOCOUTQ = 0x5411
 _SOL_SOCKET, _SCM_RIGHTS = 1, 1
 _BUSY_PARENT_S = 0.005
-_WAITED_UNCHARGED_S, _WAITED_PER_CPU_S = 0.25, 10  # what a busy machine may add to a run's wall-clock time
+_WAITED_UNCHARGED_S, _WAITED_PER_CPU_S = 0.25, 10  # wall-clock time that a busy machine may add to a run
 _SEALS = 15  # SEAL, SHRINK, GROW, WRITE
 
 
@@ -30,26 +30,26 @@ def memory_file(sealable: bool = False) -> int:
 
 
 def receive(control: Any) -> list[int]:
-    """The files of the next packet, none when the other end is closed."""
+    """The files of the next packet; none if the other end is closed."""
     packet, ancillary, _, _ = control.recvmsg(1, 64)
     return array.array("i", ancillary[0][2]).tolist() if packet and ancillary else []
 
 
 def load(fd: int) -> Any:
-    """The marshalled object in a file, which is closed."""
+    """The marshalled object in a file; closes the file."""
     with open(fd, "rb", buffering=0) as file:
         return marshal.loads(file.read())
 
 
 class Job:
-    """One program and its inputs, which stay in a file until a child reads them."""
+    """One program and its inputs, which stay in a memory file until a child reads them."""
 
     def __init__(self, order: Order, contents: int) -> None:
         self.order, self.contents = order, contents
         self._offsets = list(accumulate(order.input_bytes, initial=order.start + order.head_bytes))
 
     def stdin(self, index: int) -> int:
-        """A sealed memory file of one input, copied by the kernel."""
+        """A sealed memory file with one input, copied by the kernel."""
         fd, start, left = memory_file(sealable=True), self._offsets[index], self.order.input_bytes[index]
         while left:
             copied = os.sendfile(fd, self.contents, start, left)
@@ -69,9 +69,9 @@ class Job:
 
 
 class Result:
-    """How one run ended, and where in its file its output lies.
+    """How one run ended, and where its output is in its file.
 
-    doubtful: it may owe its end to the machine's load, so it counts only if nothing runs beside it.
+    doubtful: the machine's load may have ended the run, so the result counts only if nothing ran beside it.
     """
 
     def __init__(self, outcome: int, cpu_s: float = 0.0, start: int = 0, end: int = 0, wall_s: float = 0.0) -> None:
@@ -80,7 +80,7 @@ class Result:
 
 
 class Death:
-    """How a child died: signal or exit status, CPU and wall seconds, peak resident bytes, whether we killed it."""
+    """How a child died: signal or exit status, CPU and wall seconds, peak resident bytes, whether it was timed out."""
 
     def __init__(self, status: int, usage: resource.struct_rusage, wall_s: float, wall_timeout: bool) -> None:
         self.cpu_s = usage.ru_utime + usage.ru_stime
@@ -91,7 +91,7 @@ class Death:
 
 
 class Batch:
-    """A job's results on their way to the grader; knows the next input to run and what the job has been charged."""
+    """Collects a job's results for the grader; tracks the next input to run and the time charged to the job."""
 
     def __init__(self, control: Any, job: Job) -> None:
         self.control, self.job = control, job
@@ -108,7 +108,7 @@ class Batch:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the job has used up the time it may spend in runs that time out, or wait."""
+        """Whether the job has used up its total time for runs that time out or wait."""
         return self._timed_out >= self.job.order.total_cpu_s or self.waited_too_long
 
     @property
@@ -116,7 +116,7 @@ class Batch:
         return self._waited >= 2 * self.job.order.wall_s
 
     def add(self, result: Result, file: int = -1) -> None:
-        """Adds the result of the next run; its output is in `file`, which stays the caller's."""
+        """Adds the result of the next run; its output is in `file`, which the caller still owns."""
         if file >= 0 and file != self._file:
             self._files.append(os.dup(file))
             self._file = file
@@ -142,7 +142,7 @@ class Batch:
         self._packed, self._files, self._file, self._bytes = [], [], -1, 0
 
     def _deliver(self, packet: bytes) -> None:
-        """Waits while the grader is busy elsewhere and too many bytes or descriptors are on their way to it."""
+        """Sends a packet; waits while the grader is busy and too many bytes or descriptors are in transit."""
         while self._bytes > _LARGE_BYTES and self._unread():
             time.sleep(_BUSY_PARENT_S)
         rights = [(_SOL_SOCKET, _SCM_RIGHTS, array.array("i", self._files))] if self._files else []
@@ -157,7 +157,7 @@ class Batch:
                 return
 
     def _unread(self) -> int:
-        """Bytes sent that the grader has not received."""
+        """Number of bytes sent that the grader has not received."""
         answer = array.array("i", [0])
         fcntl.ioctl(self.control.fileno(), _TIOCOUTQ, answer)
         return answer[0]

@@ -1,7 +1,7 @@
-"""What a fork server imports for its programs, before its own code, and how its memory is laid out.
+"""Imports a fork server's modules for its programs, before its own code, and compacts its memory layout.
 
-A fork shares all memory until one side writes to a page, and merely using an object writes to it: what is used together
-should lie together. And it copies every map of the process, of which each library has five.
+A fork shares all memory until one side writes to a page, and merely using an object writes to it, so objects that are
+used together should share pages. A fork also copies every memory map of the process, and each library has five.
 """
 
 from __future__ import annotations
@@ -14,27 +14,26 @@ import sys
 
 _PAGE, _LOADED, _WRITABLE = 4096, 1, 2  # type and flag of an ELF segment
 _LINK, _HEADER, _SEGMENT = struct.Struct("4Q"), struct.Struct("32xQ14xHH6x"), struct.Struct("IIQQQQQQ")
-_FRESH_BYTES = 4096  # neighbours for so long can only be in fresh memory
+_FRESH_BYTES = 4096  # objects adjacent over this many bytes can only be in fresh memory
 _OF_THE_SERVER = ("errno", "fcntl", "marshal", "resource", "signal", "_sitebuiltins")
 
 
 def preload(modules: list[str], paths: list[str]) -> list[bytes]:
-    """Imports modules, also from `paths`; the result is to be kept."""
+    """Imports modules, also from `paths`. The caller must keep the result alive."""
     sys.path.extend(paths)
     for name in [*modules, *_OF_THE_SERVER]:
         try:
             importlib.import_module(name)
         except ImportError:
-            continue  # not in this Python; a program importing it fails as it would anywhere
+            continue  # not in this Python; a program that imports it fails as it would anywhere
     gc.collect()
     return fill_holes()
 
 
 def fill_holes() -> list[bytes]:
-    """Fills the small free gaps that importing left all over the heap; the result is to be kept.
+    """Fills the small free gaps that imports left across the heap. The caller must keep the result alive.
 
-    What is allocated later then lies together on fresh pages. Gaps of one size are full when new objects follow one
-    another in memory.
+    Later allocations then share fresh pages. All gaps of a size are full when new objects are adjacent in memory.
     """
     kept = []
     for size in range(16, 513, 16):
@@ -47,9 +46,9 @@ def fill_holes() -> list[bytes]:
 
 
 def join_maps() -> None:
-    """Gives the maps of each library two protections instead of four, so that the kernel joins five maps into two.
+    """Gives each library's maps two protections instead of four, so that the kernel merges five maps into two.
 
-    What gets executable or writable by this is the process's own, of which a program can change all anyway.
+    This makes more of the process's own memory executable or writable, which a program could do itself anyway.
     """
     libc = ctypes.CDLL(None)
     link = libc._handle if sys.maxsize > 1 << 32 else 0  # the first `struct link_map` of <link.h>

@@ -1,13 +1,13 @@
-"""The fork server: receives orders, forks a confined child for every run, reports how each ended.
+"""The fork server: receives orders, forks a confined child for every run, and reports how each run ended.
 
-Started by `__main__.py` in a clean interpreter. It is trusted but confined itself. Programs, inputs and outputs stay in
-memory files, which it passes on unread, so that no child finds anything of an earlier job in the memory it inherits.
-Expected outputs never come here, but for checker programs, which have servers of their own.
+`__main__.py` starts it in a clean interpreter. It is trusted but confined itself. Programs, inputs and outputs stay in
+memory files, which it passes on unread, so that the memory a child inherits contains nothing of earlier jobs. It never
+receives expected outputs, except for checker programs, which have separate servers.
 """
 
 from __future__ import annotations
 
-import _socket  # the C part alone: `socket` maps twenty more pieces of memory, which every fork would copy
+import _socket  # only the C part: `socket` adds twenty memory maps, which every fork would copy
 import atexit
 import fcntl
 import gc
@@ -57,8 +57,8 @@ from maxk.grading.confined.wire import (
 Runs = SingleRun | SharedRuns
 
 _CPU_SIGNALS = (signal.SIGPROF, signal.SIGXCPU)
-_THREADS_ADDRESS_SPACE = 512 << 20  # for stacks, which are mapped whole and mostly never touched
-_FORK_PAUSES_S = (0.01, 0.1, 1.0, 3.0)  # other programs may hold all the processes that this user may have
+_THREADS_ADDRESS_SPACE = 512 << 20  # for stacks, which are mapped whole and mostly not touched
+_FORK_PAUSES_S = (0.01, 0.1, 1.0, 3.0)  # other programs may hold all processes that this user is allowed
 
 
 class Server:
@@ -78,10 +78,10 @@ class Server:
         self.filling: list[bytes] = []
 
     def _confine(self, settings: dict[str, Any]) -> None:
-        """Puts the settings' restrictions on this process, and makes ready those of its children."""
+        """Applies the settings' restrictions to this process and prepares those of its children."""
         drop_capabilities()
         no_new_privileges()
-        not_dumpable()  # before ABI 6 Landlock lets children look at our descriptors, but for this
+        not_dumpable()  # without this, Landlock before ABI 6 lets children inspect our descriptors
         abi = landlock_abi() if settings["landlock"] else 0
         if settings["landlock"] == "required" and not abi:
             raise OSError("this kernel has no Landlock (it is off, older than 5.13, or forbidden here)")
@@ -94,14 +94,14 @@ class Server:
         SeccompFilter(settings["server_filter"]).install()
 
     def _idle_peak(self) -> int:
-        """Resident memory of a child that does nothing, in bytes: the zero of every memory verdict."""
+        """Resident memory of a child that does nothing, in bytes: the baseline of every memory verdict."""
         pid = fork()
         if pid == 0:
             os._exit(0)
         return os.wait4(pid, 0)[2].ru_maxrss * 1024
 
     def serve(self) -> Iterator[Runs]:
-        """Yields in children only: what the child is to run. It comes to the top of the stack and never back."""
+        """Yields the runs of a child, in that child only; the child then never returns here."""
         self.control.send(READY)
         while files := receive(self.control):
             orders, contents = files
@@ -142,7 +142,7 @@ class Server:
             os.close(stdout)
 
     def _shared(self, batches: list[Batch]) -> Iterator[Runs]:
-        """All runs of jobs with equal limits in one child; what does not end in order there is left over."""
+        """All runs of jobs with equal limits in one child; runs that do not end normally there are left over."""
         jobs, order = [batch.job for batch in batches], batches[0].job.order
         stdout = report = -1
         try:
@@ -157,7 +157,7 @@ class Server:
             death = self._wait(pid, started, order.wall_s, report)
             if (
                 self._has_begun() and death.peak - self.idle_peak <= order.memory_bytes
-            ):  # else nobody knows whose it was
+            ):  # otherwise the cause cannot be attributed to a run
                 timed_out = death.signal in _CPU_SIGNALS
                 records = os.pread(report, os.fstat(report).st_size, 0)
                 _distribute(batches, shared.results(records, order, death.cpu_s, timed_out), stdout)
@@ -169,24 +169,24 @@ class Server:
         return self.idle_address_space + job.order.memory_bytes + _THREADS_ADDRESS_SPACE
 
     def _standard_files(self, stdin: int) -> int:
-        """Puts `stdin` and a new memory file at descriptors 0 and 1, for the next child; returns another one of stdout.
+        """Puts `stdin` and a new memory file at descriptors 0 and 1 for the next child; returns stdout's descriptor.
 
-        Children share the open file behind stderr; what one did to its flags must not reach the next.
+        Children share the open file behind stderr, so its flags are reset: one child must not affect the next.
         """
         fcntl.fcntl(self.confinement.null, fcntl.F_SETFL, self.null_flags)
         self.events.start()
         return _put_standard_files(stdin)
 
     def _has_begun(self) -> bool:
-        """Whether the last child got as far as running a program."""
+        """Whether the last child began to run a program."""
         try:
             return bool(os.read(self.began, 16))
         except BlockingIOError:
             return False
 
     def _wait(self, pid: int, started: float, wall_s: float, report: int = -1) -> Death:
-        """Waits for the child; kills it when it has not ended, nor reported anything, for the wall limit."""
-        self.events.wait(wall_s)  # first of all: pages that the child has then left cost no copies
+        """Waits for the child; kills it if it has neither ended nor reported anything for the wall limit."""
+        self.events.wait(wall_s)  # before anything else: pages that the child has freed by then are not copied
         deadline, reported = started + wall_s, 0
         timeout = False
         while True:
@@ -216,7 +216,7 @@ class Server:
         return result
 
     def _outcome(self, order: Order, death: Death, size: int) -> int:
-        """One process, one program, one input: the causes in the order in which they explain one another."""
+        """The outcome of a single run. A cause comes before the outcomes that it can bring about."""
         if death.cpu_s > order.cpu_s or death.signal in _CPU_SIGNALS or death.wall_timeout:
             return TIME_LIMIT
         if death.signal == signal.SIGSYS:
@@ -229,7 +229,7 @@ class Server:
 
 
 def _distribute(batches: list[Batch], results: list[Result], stdout: int) -> None:
-    """Gives each batch the results of its runs, which come in the order of the batches."""
+    """Adds results, which are in the order of the batches, to the batch of their run."""
     for batch in batches:
         while results and batch.left and not batch.exhausted:
             batch.add(results.pop(0), stdout)
@@ -258,7 +258,7 @@ def _put_standard_files(stdin: int) -> int:
 
 
 def _prepare_process() -> None:
-    """What children inherit: standard files and streams, builtins, signal dispositions, limits."""
+    """Prepares what children inherit: standard files and streams, builtins, signal dispositions, limits."""
     os.close(_put_standard_files(memory_file()))
     interpreter.open_streams()
     interpreter.install()
@@ -273,7 +273,7 @@ def _prepare_process() -> None:
 
 
 def start() -> Server:
-    """A server for the parent at the other end of the control socket, whose descriptor is the first argument."""
+    """Creates the server for the parent at the other end of the control socket, whose fd is the first argument."""
     death_with_parent()()
     control = _socket.socket(fileno=int(sys.argv[1]))
     [file] = receive(control)

@@ -1,8 +1,8 @@
-"""Runs of programs of the shared language (`maxk/grading/sharing`) one after another in one process.
+"""Runs programs of the shared language (`maxk/grading/sharing`) one after another in one process.
 
-Each gets fresh globals and streams. Before and after each the process reports; what does not end in order is left to
-processes of its own, and so is everything after it. A run that began and was stopped by the CPU timer timed out; other
-deaths tell nothing about a run.
+Each run gets fresh globals and streams, and the process reports before and after it. A run that does not end normally,
+and every run after it, is repeated in a separate process. A run that began and was stopped by the CPU timer timed out;
+other deaths of the process say nothing about a run.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ from maxk.grading.confined.wire import OUTPUT_LIMIT, RAN, RUNTIME_ERROR, TIME_LI
 
 _RECORD = Struct("=BQQ")  # event, CPU ns of the process so far, bytes of output so far
 _BEGAN, _ENDED, _FAILED = range(3)
-_OUTPUT_BYTES = 8 << 20  # of all runs together, after which the rest is left
+_OUTPUT_BYTES = 8 << 20  # of all runs together, after which the remaining runs are left over
 _RECURSION_LIMIT = sys.getrecursionlimit()
-# Library code that runs for the first time may need a few levels more than later: whoever comes so close to the limit
-# meets it, and is left.
+# Library code may need a few more levels on its first run than later, so a run this close to the limit is left over.
 _RECURSION_MARGIN = 100
 _INFINITY = resource.RLIM_INFINITY
 
 
 @dataclass
 class SharedRuns:
-    """All runs of `jobs`, whose limits are equal."""
+    """All runs of `jobs`, which have equal limits."""
 
     jobs: list[Job]
     address_space: int
@@ -58,14 +57,14 @@ class SharedRuns:
         started = _cpu_s()
         for job in self.jobs:
             code, timed_out = job.head()[1], 0.0
-            assert code is not None  # it was compiled to be checked
+            assert code is not None  # checking it for the shared language compiled it
             for index in range(len(job.order.input_bytes)):
                 self._ready(job.order, job.input(index))
                 began = self._record(_BEGAN)
                 attempt = Attempt(code, interpreter.fresh_main())
                 yield attempt
                 outcome = _outcome(attempt)
-                self._disarm()  # freeing what the run leaves is not on its account
+                self._disarm()  # freeing the run's objects is not charged to it
                 spent = (self._record(outcome) - began) / 1e9
                 timed_out += spent if spent > job.order.cpu_s else 0.0
                 if timed_out >= job.order.total_cpu_s or os.lseek(1, 0, os.SEEK_END) > _OUTPUT_BYTES:
@@ -73,7 +72,7 @@ class SharedRuns:
                 attempt.namespace.clear()
                 gc.collect()
             if _cpu_s() - started >= job.order.cpu_s:
-                break  # slow ones do not keep the others waiting
+                break  # slow jobs must not keep the others waiting
         os._exit(0)
 
     def _prepare(self) -> None:
@@ -86,7 +85,7 @@ class SharedRuns:
         take(self.confinement.beginning(self.jobs[0].contents, self.report))
 
     def _ready(self, order: Order, data: bytes) -> None:
-        """Puts the limits of one run on and makes its streams."""
+        """Sets the limits of one run and opens its streams."""
         limit(resource.RLIMIT_FSIZE, os.lseek(1, 0, os.SEEK_END) + order.output_bytes + 1, _INFINITY)()
         limit(resource.RLIMIT_CPU, int(_cpu_s()) + 1 + cpu_seconds(order.cpu_s), _INFINITY)()
         raw = io.BytesIO(data)
@@ -102,13 +101,13 @@ class SharedRuns:
 
 
 def _cpu_s() -> float:
-    """As `wait4` will tell it; the process clock lags behind where a timer runs on it."""
+    """CPU seconds as `wait4` will report them; the process clock lags behind while a timer runs on it."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def _higher_recursion_limit(limit: int, /) -> None:
-    """Programs that ask for more depth do without, and are left if they need it."""
+    """Ignores requests for a higher limit, so a run that needs it is left over; ends the process on any other value."""
     if type(limit) is not int or not _RECURSION_LIMIT <= limit < 1 << 31:
         os._exit(0)
 
@@ -117,12 +116,12 @@ def _outcome(attempt: Attempt) -> int:
     error, attempt.error = attempt.error, None
     status = exit_status(error)
     if isinstance(error, RecursionError) or status == EXIT_MEMORY:
-        os._exit(0)  # what came before can have brought this on
+        os._exit(0)  # an earlier run may have caused this
     return _ENDED if flushed(sys.stdout) and not status else _FAILED
 
 
 def results(report: bytes, order: Order, cpu_s: float, timed_out: bool) -> list[Result]:
-    """What the records of a process say about its runs, in order; the others have to be run again.
+    """The results of a process's runs according to its records, in order; all other runs must be repeated.
 
     cpu_s: CPU seconds of the process. timed_out: whether the CPU timer ended it.
     """

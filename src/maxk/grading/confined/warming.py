@@ -1,7 +1,7 @@
-"""Runs a small program in the server itself, before any other, as its children will run theirs.
+"""Runs a small program in the server itself, before any other, in the way that children run programs.
 
-What the interpreter then has (cached method look-ups, bytecode adapted to what it met) is inherited. Else each child
-would make it again, on pages of memory that have to be copied for that.
+Children then inherit the interpreter's caches (method look-ups, adapted bytecode). Otherwise each child would build
+them again, on memory pages that must be copied for it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ sys.stdout.write("\\n".join(str(int(x) % 7) for x in data) + "\\n")
 
 
 def warm_up() -> None:
-    """Leaves standard input and output as they come: to be put again after this."""
+    """Runs the program. Leaves standard input and output changed; the caller must restore them."""
     main = sys.modules["__main__"]
     head: Head = _PROGRAM, compile(_PROGRAM, "main.py", "exec"), {}, []
     packed = marshal.dumps(head)

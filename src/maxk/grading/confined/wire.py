@@ -4,9 +4,9 @@ Packets on a SOCK_SEQPACKET socket:
   to the server  one byte with two memory files: the orders (marshalled, an `Order` per job) and the jobs' contents;
   to the grader  HEADER and one RESULT per run, with the memory files that hold the outputs.
 
-The contents of a job are its head (marshalled, a `Head`) and its inputs. The server only ever sees orders, which are
-numbers; it passes the contents on unread, and each child reads its own. So no program, input or output is ever in the
-memory that later children inherit.
+The contents of a job are its head (marshalled, a `Head`) and its inputs. The server reads only the orders, which are
+numbers, and passes the contents on unread; each child reads its own. So no program, input or output is ever in memory
+that later children inherit.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from types import CodeType
 from typing import NamedTuple
 
 READY = b"ready"
-HEADER = Struct("=QIIB")  # job, first of these runs, number of runs, whether the job ends with them
+HEADER = Struct("=QIIB")  # job, index of the first run, number of runs, whether they are the job's last
 RESULT = Struct("=BBbdQQ")  # outcome, doubtful?, index of the file with the output (-1: none), CPU s, its start and end
 
 RAN, RUNTIME_ERROR, TIME_LIMIT, MEMORY_LIMIT, OUTPUT_LIMIT, VIOLATION, UNTESTED, FAULT = OUTCOMES = range(8)
-"""UNTESTED: not run, for the job used up its total time. FAULT: the program never began, for want of a resource."""
+"""UNTESTED: not run, because the job used up its total time. FAULT: never began, because a resource was missing."""
 
-BATCH_RUNS = 32  # results are passed on no later than after so many runs
+BATCH_RUNS = 32  # results are sent at the latest after this many runs
 
 
 class Order(NamedTuple):
-    """What the server has to know of a job."""
+    """What the server needs to know about a job."""
 
     id: int
     shared: bool  # whether its runs may share a process, with one another and with other such jobs
@@ -41,5 +41,5 @@ class Order(NamedTuple):
 
 
 Head = tuple[str, CodeType | None, dict[str, bytes], list[str]]
-"""What a child has to know of a job, besides one input: the source; its code, or None where the child compiles it;
-files that `open` shall find; arguments."""
+"""What a child needs to know about a job besides one input: the source; its code, or None if the child compiles it;
+files that `open` must find; arguments."""
