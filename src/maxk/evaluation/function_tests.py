@@ -9,6 +9,7 @@ standard output switched off, and prints one line, which the grader compares. Th
   nothing was raised. The expected values are in that code, and the word is on standard input: a hostile solution that
   walks the frames can read both, and can make any comparison true. It cannot happen by accident: a solution that exits
   early, or prints, does not pass by that. Verdicts of asserts are therefore marked as such wherever they are written.
+  What such a program prints is the verdict, not an output: `maxk select` takes no majority vote over it.
 
 `if __name__ == "__main__":` does not run, as in the benchmarks' own graders; what the solution reads from standard
 input is empty.
