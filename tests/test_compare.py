@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -178,6 +178,32 @@ def test_the_same_id_with_other_tests_is_refused(tmp_path: Path) -> None:
     b = verdicts(tmp_path / "b.jsonl", {"p": [0.5], "q": [0.0]}, tests=2)
     with pytest.raises(UserError, match=r"problem 'p' has 4 tests in .*a.jsonl and 2 in .*b.jsonl"):
         paired(read(a, b))
+
+
+@pytest.mark.parametrize("order", list(permutations("abc")))
+def test_every_pair_of_seeds_is_checked(order: tuple[str, ...], tmp_path: Path) -> None:
+    """The first seed may know nothing of the problem that the others differ in."""
+    verdicts(tmp_path / "a.jsonl", {"q": [1.0]})
+    verdicts(tmp_path / "b.jsonl", {"q": [1.0], "p": [1.0]}, tests=4)
+    verdicts(tmp_path / "c.jsonl", {"q": [1.0], "p": [1.0]}, tests=4)
+    given = [tmp_path / f"{name}.jsonl" for name in order]
+    assert paired(read(*given)).problem_ids == ["q"]
+    rows = [json.loads(line) for line in (tmp_path / "c.jsonl").read_text().splitlines()]
+    jsonl(tmp_path / "c.jsonl", [rows[0], {**rows[1], "statuses": ["passed"] * 3}])
+    with pytest.raises(UserError, match=r"problem 'p' has \d tests in .*[bc].jsonl and \d in .*[bc].jsonl"):
+        paired(read(*given))
+
+
+@pytest.mark.parametrize("order", list(permutations("abc")))
+def test_every_pair_of_datasets_is_checked(order: tuple[str, ...], tmp_path: Path) -> None:
+    csv(tmp_path / "a.csv", [("p", 2, 1)])  # knows no dataset
+    schema = pa.schema([records.SCORE.field(name) for name in ("problem_id", "rewards")])
+    for name in "bc":
+        made = Provenance("score", "x", {}, {"problems": f"digest {name}"})
+        files.write_table(tmp_path / f"{name}.parquet", {"problem_id": ["p"], "rewards": [[1.0]]}, schema, made)
+    given = [tmp_path / (f"{name}.csv" if name == "a" else f"{name}.parquet") for name in order]
+    with pytest.raises(UserError, match=r"[bc].parquet and .*[bc].parquet were made from different problems"):
+        paired(read(*given))
 
 
 def test_counts_leave_no_max_at_k(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_half_written_parquet_is_refused(cut: int, tmp_path: Path) -> None:
     files.write_problems(whole, PROBLEMS, SOURCE)
     half = tmp_path / "half.parquet"
     half.write_bytes(whole.read_bytes()[:cut])
-    with pytest.raises(UserError, match=r"half\.parquet: not a whole parquet file.*delete it and run again"):
+    with pytest.raises(UserError, match=r"half\.parquet: not a whole parquet file.*delete the file and run again"):
         files.read_table(half, records.PROBLEM)
 
 

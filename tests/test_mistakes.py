@@ -291,7 +291,7 @@ MISTAKES = {
     # ---- results
     "damaged scores": Mistake(
         "maxk table table2",
-        ("pocket-short.parquet: not a whole parquet file", "delete it and run again"),
+        ("pocket-short.parquet: not a whole parquet file", "delete the file and run again"),
         _damaged_scores,
     ),
     "results of another configuration": Mistake(

@@ -35,6 +35,11 @@ def test_a_verdict_without_statuses_is_refused(empty: list[str] | None) -> None:
         rewards(pa.chunked_array([pa.array([["passed"], empty], pa.list_(pa.string()))]))
 
 
+def test_no_completions_have_no_rewards() -> None:
+    for chunks in ([], [[]]):
+        assert rewards(pa.chunked_array(chunks, pa.list_(pa.string()))).shape == (0,)
+
+
 # ----------------------------------------------------------------------------------------------------- tables
 PROBLEMS = ["p1", "p0"]
 

@@ -16,6 +16,7 @@ from maxk.config import Config
 from maxk.errors import UserError
 from maxk.evaluation import problem_grader
 from maxk.evaluation.selection import by_score, by_vote, distinct, read, select
+from maxk.evaluation.systems import read_results
 from maxk.stages import verify
 
 REWARDS = [0.0, 0.5, 1.0, 0.5, 0.25, 1.0]
@@ -60,6 +61,14 @@ def test_distinct_values_of_every_subset() -> None:
     assert distinct(numbers, ks) == pytest.approx(wanted)
 
 
+def test_no_program_is_not_one_more_program() -> None:
+    numbers = [4, -1, 4, -1, 9]
+    ks = [1, 2, 3, 5]
+    wanted = [np.mean([len({numbers[i] for i in one} - {-1}) for one in combinations(range(5), k)]) for k in ks]
+    assert distinct(numbers, ks) == pytest.approx(wanted)
+    assert distinct([-1, -1], [1, 2]) == pytest.approx([0, 0])
+
+
 # ------------------------------------------------------------------------------------------------------ files
 ECHO, OTHER_ECHO, FIRST, LOOP = "print(input())", "x = input()\nprint(x)", "print('a')", "1/0"
 PROBLEM = {"problem_id": "p", "tests": [{"stdin": one, "expected": one} for one in "abc"]}
@@ -97,7 +106,7 @@ def test_samples_are_graded_and_selected(here: Path, capsys: pytest.CaptureFixtu
     assert found["rm", 4] == 0.0
     assert found["rm", 1] == found["random", 4] == found["oracle", 1] == 0.5
     assert content["distinct_programs"]["4"] == 4.0
-    assert content["distinct_outputs"]["4"] == 3.0
+    assert content["distinct_outputs"]["4"] == 2.0  # of ECHO and of FIRST; LOOP has none
     said = capsys.readouterr()
     assert "| k | oracle | first 1 test | majority vote | rm | random |" in said.out
     assert "not read" not in said.err
@@ -118,6 +127,23 @@ def test_problems_without_other_tests_are_left_out(here: Path) -> None:
     assert "first" not in " ".join(name for name, _ in select(read(path, visible=0), [1]).rewards)
 
 
+def test_asserts_leave_no_outputs_to_vote_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two wrong programs agree with each other; the word that a driver prints for an assert says which are right."""
+    task = {"task_id": 1, "prompt": "Double x.", "code": "", "test_list": [f"assert f({x}) == {2 * x}" for x in (1, 3)]}
+    Path("mbpp.jsonl").write_text(json.dumps(task) + "\n")
+    sources = ["def f(x):\n    return 2 * x", "def f(x):\n    return x + 1", None]
+    Path("f.jsonl").write_text("".join(json.dumps({"problem_id": "1", "program": one}) + "\n" for one in sources))
+    assert run("f.jsonl", "--problems", "mbpp.jsonl", "--json", "all.json", "--workers", "1") == 0
+    assert json.loads(Path("f.verdicts.jsonl").read_text().splitlines()[0])["judged"] == "asserts"
+    content = json.loads(Path("all.json").read_text())["f.jsonl"]
+    assert {one["selector"] for one in content["rewards"]} == {"oracle", "first 1 test", "random"}
+    assert content["distinct_outputs"] is None
+    assert content["distinct_programs"]["3"] == 2.0
+    said = capsys.readouterr().out
+    assert "| k | oracle | first 1 test | random | distinct programs |" in said
+    assert "No majority vote and no distinct outputs: these programs are judged by asserts" in said
+
+
 def test_shards_of_the_pipeline(here: Path) -> None:
     """The same samples as verdict lines and in two shards."""
     assert run("s.jsonl", "--problems", "p.jsonl", "--workers", "1") == 0
@@ -134,7 +160,58 @@ def test_shards_of_the_pipeline(here: Path) -> None:
     assert (first.programs, first.outputs) == (second.programs, second.outputs)
     old = {name: columns[name] for name in records.VERDICT.names}
     files.write_table(Path("shards/1.parquet"), old, records.VERDICT, made)
-    with pytest.raises(UserError, match=r"1.parquet: column 'program' .* is missing; delete the file and run again"):
+    with pytest.raises(
+        UserError, match=r"1.parquet: column 'program' .* is missing; give a file that this version of maxk wrote"
+    ):
+        read(Path("shards"))
+
+
+def shard(name: str, indices: list[int], **changes: object) -> None:
+    """A shard of verdicts of one problem."""
+    count = len(indices)
+    columns = {"problem_id": ["p"] * count, "sample_index": indices, "extraction": ["bare"] * count}
+    columns |= {"statuses": [["passed"] * 2] * count, "program": ["a"] * count, "outputs": [["x"] * 2] * count}
+    source = {"stage": "verify", "experiment": "x", "settings": {"cpu_s": 1}, "inputs": {"samples": name}, **changes}
+    files.write_table(Path(f"shards/{name}.parquet"), columns, records.VERDICT_AND_OUTPUTS, Provenance(**source))
+
+
+@pytest.mark.parametrize(
+    ("indices", "changes", "message"),
+    [
+        (
+            [1, 2],
+            {},
+            r"0.parquet and shards/1.parquet: 2 verdicts of sample 1 of problem 'p'; .* another sampling.shards",
+        ),
+        ([2, 3, 2], {}, r"^shards/1.parquet: 2 verdicts of sample 2 of problem 'p'"),
+        ([2], {"experiment": "y"}, r"do not belong together: experiment is 'x' in one and 'y'"),
+        ([2], {"settings": {"cpu_s": 2}}, r"do not belong together: settings.cpu_s is 1 in one and 2"),
+        ([2], {"inputs": {"problems": "other"}}, r"do not belong together: inputs.problems is None in one and 'other'"),
+        ([2], {"environment": {"sandbox": "none"}}, r"do not belong together: sandbox is None in one and 'none'"),
+        ([2], {"stage": "sample"}, r"1.parquet: written by the stage sample; expected verdicts"),
+    ],
+)
+def test_shards_of_two_evaluations_are_refused(indices: list[int], changes: dict, message: str, here: Path) -> None:
+    """By both commands that read a folder of shards."""
+    shard("0", [0, 1])
+    shard("1", [2, 3])
+    assert read(Path("shards")).n == 4
+    [seed] = read_results(Path("shards"))
+    assert seed.problems["p"].n == 4
+    shard("1", indices, **changes)
+    for one in (read, read_results):
+        with pytest.raises(UserError, match=message):
+            one(Path("shards"))
+
+
+def test_a_shard_without_problems_adds_nothing(here: Path) -> None:
+    shard("0", [0, 1])
+    shard("1", [])
+    assert read(Path("shards")).n == 2
+    [seed] = read_results(Path("shards"))
+    assert seed.problems["p"].rewards == {1.0: 2}
+    shard("0", [])
+    with pytest.raises(UserError, match=r"^shards: holds no verdicts$"):
         read(Path("shards"))
 
 
@@ -161,8 +238,12 @@ def test_the_stage_verify_keeps_what_votes_need(here: Path, seconds: Config) -> 
     ("arguments", "message"),
     [
         (["s.jsonl"], "s.jsonl: holds no verdicts; if these are samples, give --problems FILE"),
-        (["old.jsonl"], "old.jsonl:1: holds no outputs, which votes need; delete the file and grade again"),
+        (["old.jsonl"], "old.jsonl:1: holds no outputs, which votes need; move the file away and grade"),
         (["old.jsonl", "--score", "rm"], "old.jsonl: holds verdicts; --score needs the file of samples"),
+        (["shards", "--score", "rm"], "shards: holds verdicts; --score needs the file of samples"),
+        (["shards/0.parquet", "--score", "rm"], "shards/0.parquet: holds verdicts; --score needs the file of samples"),
+        (["empty"], "empty: a folder without *.parquet"),
+        (["cut.parquet"], "give a file that this version of maxk wrote"),
         (["s.jsonl", "--problems", "p.jsonl", "--score", "mr"], "s.jsonl:1: mr must be a number for every sample, got"),
         (["s.jsonl", "--problems", "p.jsonl", "--score", "program"], "s.jsonl:1: program must be a number"),
         (["s.jsonl", "--problems", "p.jsonl", "--visible", "3"], "no problem has more than 3 tests"),
@@ -173,5 +254,8 @@ def test_mistakes_are_one_line(
 ) -> None:
     old = {"sample": 0, "problem_id": "p", "key": "0", "judged": "outputs", "reward": 1.0, "statuses": ["passed"] * 3}
     Path("old.jsonl").write_text(json.dumps(old) + "\n")
+    shard("0", [0, 1])
+    Path("cut.parquet").write_bytes(Path("shards/0.parquet").read_bytes()[:-4])
+    Path("empty").mkdir()
     assert run(*arguments) == 2
     assert message in capsys.readouterr().err.splitlines()[-1]

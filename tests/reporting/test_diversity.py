@@ -11,6 +11,7 @@ from made_up import Experiment, N
 
 from maxk.artifacts import files, records
 from maxk.artifacts.records import Provenance
+from maxk.errors import UserError
 from maxk.evaluation.first_test import by_first_test
 from maxk.reporting import diversity
 from maxk.reporting.load import load
@@ -66,15 +67,37 @@ def test_one_test_chooses_and_the_others_judge(made: Experiment) -> None:
             for p in range(2) for i in reversed(range(N))]  # fmt: skip
     ids, indices, statuses = zip(*rows, strict=True)
     columns = {"problem_id": ids, "sample_index": indices, "extraction": ["ok"] * len(rows), "statuses": statuses}
-    source = Provenance(stage="verify", experiment=made.config.name, settings={})
-    path = made.config.layout.verdicts("grpo/seed0", "easy", 0)
-    files.write_table(path, columns, records.VERDICT, source)
+    path = verdicts(made, 0, columns)
+    made.score("grpo/seed0", "easy", passes(0, 0, N, N), inputs={"verdicts/0": files.digest(path)})
     visible, hidden = by_first_test(files.read_table(path, records.VERDICT), N)
     np.testing.assert_array_equal(visible, np.arange(N) == np.zeros((2, 1)))
     np.testing.assert_array_equal(hidden, 1 - visible)
     frame = diversity.table(load(made.config), made.config).set_index("policy")
     assert frame.selected["grpo"] == 0  # the only one that passes among all 128
     assert np.isnan(frame.selected["base"])
+
+
+def verdicts(made: Experiment, shard: int, columns: dict) -> str:
+    """A shard of verdicts of GRPO."""
+    path = made.config.layout.verdicts("grpo/seed0", "easy", shard)
+    files.write_table(path, columns, records.VERDICT, Provenance("verify", made.config.name, {}))
+    return path
+
+
+def test_the_verdicts_are_those_that_were_scored(made: Experiment) -> None:
+    """One problem in the first of two shards and none in the second, while the config has one shard by now."""
+    columns = {"problem_id": ["p"] * N, "sample_index": range(N), "extraction": ["ok"] * N}
+    first = verdicts(made, 0, columns | {"statuses": [["passed", "passed", "wrong_answer"]] * N})
+    second = verdicts(made, 1, {name: [] for name in records.VERDICT.names})
+    digests = {f"verdicts/{i}": files.digest(path) for i, path in enumerate((first, second))}
+    made.score("grpo/seed0", "easy", passes(0, 0, N, N), inputs=digests)
+    frame = diversity.table(load(made.config), made.config).set_index("policy")
+    assert frame.selected["grpo"] == 0.5  # one of the two tests that judge
+    verdicts(made, 0, columns | {"statuses": [["passed", "passed", "passed"]] * N})
+    with pytest.raises(
+        UserError, match=r"easy.parquet: not made from .*/0.parquet as it is now; run `maxk score grpo/"
+    ):
+        diversity.table(load(made.config), made.config)
 
 
 def test_a_single_test_leaves_nothing_to_judge_by() -> None:

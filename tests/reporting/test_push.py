@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,6 +35,7 @@ def trained(small: Experiment) -> Experiment:
     lineage = {"seed": 0, **small.lineage(NAME)}
     policy = Policy(NAME, "BoN mean", str(folder), lineage=lineage, environment=environment)
     files.write_policy(small.config.layout.policy(NAME), policy)
+    files.write_policy(small.config.layout.policy("base"), Policy("base", "base", "some/model", "a" * 40))
     return small
 
 
@@ -71,8 +74,9 @@ def test_provenance_names_no_path_of_this_machine(trained: Experiment) -> None:
 
 
 def test_a_local_base_model_is_not_named(trained: Experiment) -> None:
-    Path("some/model").mkdir(parents=True)
-    cli.main(["push", NAME, "--folder", "out"])
+    """Neither while its folder is there, nor after: a folder has no commit."""
+    files.write_policy(trained.config.layout.policy("base"), Policy("base", "base", "some/model"))
+    assert cli.main(["push", NAME, "--folder", "out"]) == 0
     card = Path("out/README.md").read_text()
     assert "some/model" not in card
     assert "a local model" in card
@@ -88,6 +92,22 @@ def test_a_local_base_model_is_not_named(trained: Experiment) -> None:
 )
 def test_what_cannot_be_pushed(policy: str, message: str, trained: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert message in failure(capsys, policy, "--folder", "out")
+    assert not Path("out").exists()
+
+
+def test_an_experiment_without_objectives(
+    experiment: Callable[..., Experiment], capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment(objectives={})
+    assert "no trained policy 'grpo/seed0'; this experiment has no objectives" in failure(
+        capsys, "grpo/seed0", "--folder", "out"
+    )
+
+
+def test_a_model_that_was_deleted(trained: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
+    model = Path(trained.config.layout.policy(NAME)).parent / "model"
+    shutil.rmtree(model)
+    assert f"{model}: no such folder" in failure(capsys, NAME, "--folder", "out")
     assert not Path("out").exists()
 
 

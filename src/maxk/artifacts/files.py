@@ -33,6 +33,7 @@ _PROVENANCE_KEY = b"maxk"
 # of tests, and Arrow cannot read a nested column of more than 2 GiB at once.
 _GROUP_SIZE, _GROUP_ROWS = 2**26, 1024
 ALL = slice(None)
+_REMEDY = "delete the file and run again"
 
 
 @contextlib.contextmanager
@@ -160,24 +161,22 @@ def labelled(schema: pa.Schema, source: Provenance) -> pa.Schema:
     return schema.with_metadata({_PROVENANCE_KEY: canonical(dataclasses.asdict(source)).encode()})
 
 
-def read_table(path: str | Path, schema: pa.Schema) -> pa.Table:
-    """The table at `path`. Raises UserError if it is absent, damaged or not of `schema`."""
-    file = _checked(path, schema)
+def read_table(path: str | Path, schema: pa.Schema, remedy: str = _REMEDY) -> pa.Table:
+    """The table at `path`. Raises UserError, which ends with `remedy`, if it is absent, damaged or not of `schema`."""
+    file = _checked(path, schema, remedy)
     groups = [_group(file, number, schema) for number in range(file.num_row_groups)]
     return pa.concat_tables(groups) if groups else schema.empty_table()
 
 
-def _checked(path: str | Path, schema: pa.Schema) -> pq.ParquetFile:
+def _checked(path: str | Path, schema: pa.Schema, remedy: str = _REMEDY) -> pq.ParquetFile:
     """The file at `path`, with all columns of `schema`."""
-    file = _opened(path)
+    file = _opened(path, remedy)
     for field in schema:
         if field.name not in file.schema_arrow.names:
-            raise UserError(f"{path}: column {field.name!r} ({field.type}) is missing; delete the file and run again")
+            raise UserError(f"{path}: column {field.name!r} ({field.type}) is missing; {remedy}")
         got = file.schema_arrow.field(field.name).type
         if got != field.type:
-            raise UserError(
-                f"{path}: column {field.name!r} is {got}, expected {field.type}; delete the file and run again"
-            )
+            raise UserError(f"{path}: column {field.name!r} is {got}, expected {field.type}; {remedy}")
     return file
 
 
@@ -186,26 +185,26 @@ def _group(file: pq.ParquetFile, number: int, schema: pa.Schema) -> pa.Table:
     return file.read_row_group(number, columns=schema.names).select(schema.names)
 
 
-def read_provenance(path: str | Path) -> Provenance:
-    """The provenance of the parquet file at `path`."""
-    return provenance_of(path, _opened(path).schema_arrow)
+def read_provenance(path: str | Path, remedy: str = _REMEDY) -> Provenance:
+    """The provenance of the parquet file at `path`. Raises UserError, which ends with `remedy`, if it has none."""
+    return provenance_of(path, _opened(path, remedy).schema_arrow, remedy)
 
 
-def provenance_of(path: str | Path, schema: pa.Schema) -> Provenance:
+def provenance_of(path: str | Path, schema: pa.Schema, remedy: str = _REMEDY) -> Provenance:
     """The provenance in the schema of the file at `path`."""
     metadata = schema.metadata or {}
     if _PROVENANCE_KEY not in metadata:
-        raise UserError(f"{path}: holds no provenance; delete the file and run again")
+        raise UserError(f"{path}: holds no provenance; {remedy}")
     return Provenance(**json.loads(metadata[_PROVENANCE_KEY]))
 
 
-def _opened(path: str | Path) -> pq.ParquetFile:
+def _opened(path: str | Path, remedy: str = _REMEDY) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; run the stage that makes it") from None
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path}: not a whole parquet file ({error}); delete it and run again") from None
+        raise UserError(f"{path}: not a whole parquet file ({error}); {remedy}") from None
 
 
 # ------------------------------------------------------------------------------------------------ records

@@ -40,6 +40,8 @@ def rewards(statuses: pa.ChunkedArray) -> estimators.Floats:
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     if (counts == 0).any():
         raise ValueError(f"verdict {int(np.argmin(counts))} holds no statuses")
+    if not len(counts):  # a shard without problems; reduceat needs a row
+        return np.empty(0)
     flat = pc.list_flatten(lists)
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
 

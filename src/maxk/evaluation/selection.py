@@ -18,8 +18,11 @@ All results are expectations over subsets of k of the n samples: exact for a sco
 simulated with `DRAWS` random subsets per problem for the majority vote.
 
 Outputs are compared by their digests (`maxk.grading.comparison.output_digest`). A program that ended well on no test
-has no vote. The expected number of distinct programs among k samples is the sum over programs of pass@k with the
-samples of that program counted as correct; likewise for outputs.
+has no vote. Where asserts judge the programs, a program's output is its verdict (`function_tests`): there is no vote,
+and no number of distinct outputs.
+
+The expected number of distinct programs among k samples, and of distinct outputs, is the sum over programs of pass@k,
+where those samples that are this program count as right. Samples without a program, or without a vote, count as none.
 """
 
 from __future__ import annotations
@@ -32,41 +35,47 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxk import estimators, statistics
 from maxk.errors import UserError
 from maxk.estimators import Floats
+from maxk.evaluation import verdict_shards
 from maxk.evaluation.json_rows import shown
+from maxk.evaluation.problem_files import ASSERTS
 from maxk.evaluation.sample_files import SampleFile
 from maxk.evaluation.verdict_files import sound_rows
 from maxk.grading.verdicts import HARNESS_ERROR, PASSED
 from maxk.statistics import Estimate
 
 DRAWS = 200
+_AGAIN = "move the file away and grade the samples again"
 ORACLE, MAJORITY, RANDOM = "oracle", "majority vote", "random"
-_NO_VOTE = -1
+_NONE = -1  # no program, no vote
 
 
 @dataclass
 class Problem:
     """The samples of a problem, column by column; `scores` is empty if none are given."""
 
-    rewards: list[float] = field(default_factory=list)  # fraction of the other tests passed
-    visible: list[float] = field(default_factory=list)  # fraction of the visible tests passed
-    programs: list[int] = field(default_factory=list)  # equal numbers: equal programs
-    outputs: list[int] = field(default_factory=list)  # likewise; _NO_VOTE if no test ended well
+    rewards: list[float] = field(default_factory=list)  # fraction of the tests that are not visible
+    visible: list[float] = field(default_factory=list)
+    programs: list[int] = field(default_factory=list)  # equal numbers: equal programs; _NONE where there is none
+    outputs: list[int] = field(default_factory=list)  # likewise; _NONE where no test ended well
     scores: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Graded samples. A selector sees the first `visible` tests of a problem; `left_out` problems have no others."""
+    """Graded samples of problems, `visible` of whose tests a selector may see; `left_out` problems have no others.
+
+    asserts: whether asserts judged any sample, so that outputs are verdicts.
+    """
 
     problems: Mapping[str, Problem]
     visible: int
     score: str | None
     left_out: int
+    asserts: bool
 
     @property
     def n(self) -> int:
@@ -76,13 +85,16 @@ class Samples:
 
 @dataclass(frozen=True)
 class Selection:
-    """Means over problems: reward by selector and k; numbers of distinct programs and outputs among k samples by k."""
+    """Means over problems: rewards by selector and k; distinct programs and outputs among k samples by k.
+
+    outputs: None where asserts judge.
+    """
 
     problems: int
     left_out: int
     rewards: Mapping[tuple[str, int], Estimate]
     programs: Mapping[int, float]
-    outputs: Mapping[int, float]
+    outputs: Mapping[int, float] | None
 
 
 # ------------------------------------------------------------------------------------------------------ reading
@@ -95,12 +107,14 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
     problems: dict[str, Problem] = defaultdict(Problem)
     scores = _scores(samples, score) if samples and score else None
     short: set[str] = set()
+    asserts = False
     for where, verdict in _verdicts(verdicts):
         one_score = next(scores, None) if scores else None
         if not verdict.keys() >= {"outputs", "program"}:
-            raise UserError(f"{where}: holds no outputs, which votes need; delete the file and grade again")
+            raise UserError(f"{where}: holds no outputs, which votes need; {_AGAIN}")
         if HARNESS_ERROR in verdict["statuses"]:
-            raise UserError(f"{where}: a sample could not be graded; delete the file and grade again")
+            raise UserError(f"{where}: a sample could not be graded; {_AGAIN}")
+        asserts = asserts or verdict.get("judged") == ASSERTS
         if len(verdict["statuses"]) <= visible:
             short.add(verdict["problem_id"])
             continue
@@ -108,35 +122,32 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
         _add(problem, verdict, visible, numbers)
         if one_score is not None:
             problem.scores.append(one_score)
+    if not problems and not short:
+        raise UserError(f"{verdicts}: holds no verdicts")
     if not problems:
         raise UserError(f"{verdicts}: no problem has more than {visible} tests; lower --visible")
-    return Samples(problems, visible, score, len(short))
+    return Samples(problems, visible, score, len(short), asserts)
 
 
 def _verdicts(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Verdicts with their location for errors, from a file of `maxk grade` or from shards of the pipeline."""
-    if not is_parquet(path):
+    """Verdicts with the place that errors name, from a file of `maxk grade`, or from shards of the pipeline."""
+    if not verdict_shards.is_parquet(path):
         yield from ((row.where, row.value) for row in sound_rows(path))
         return
-    from maxk.artifacts import files, records
+    from maxk.artifacts import records
 
-    for shard in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
-        table = files.read_table(shard, records.VERDICT_AND_OUTPUTS)
+    for shard, table in verdict_shards.find(path).tables(records.VERDICT_AND_OUTPUTS):
         yield from ((str(shard), verdict) for verdict in table.to_pylist())
-
-
-def is_parquet(path: Path) -> bool:
-    """Whether a path holds verdicts of the pipeline: a shard, or the folder of all shards."""
-    return path.is_dir() or path.suffix == ".parquet"
 
 
 def _add(problem: Problem, verdict: Mapping[str, Any], visible: int, numbers: dict[Any, int]) -> None:
     statuses, outputs = verdict["statuses"], verdict["outputs"]
     problem.visible.append(_passed(statuses[:visible]))
     problem.rewards.append(_passed(statuses[visible:]))
-    problem.programs.append(numbers.setdefault(verdict["program"], len(numbers)))
+    program = verdict["program"]
+    problem.programs.append(_NONE if program is None else numbers.setdefault(program, len(numbers)))
     said = tuple(output or status for output, status in zip(outputs, statuses, strict=True))
-    problem.outputs.append(numbers.setdefault(said, len(numbers)) if any(outputs) else _NO_VOTE)
+    problem.outputs.append(numbers.setdefault(said, len(numbers)) if any(outputs) else _NONE)
 
 
 def _passed(statuses: Sequence[str]) -> float:
@@ -164,20 +175,24 @@ def select(samples: Samples, ks: Sequence[int]) -> Selection:
     if samples.visible:
         name = f"first {samples.visible} test{'' if samples.visible == 1 else 's'}"
         columns[name] = [by_score(one.visible, one.rewards, ks) for one in each]
-    columns[MAJORITY] = [by_vote(one.outputs, one.rewards, ks, seed=i) for i, one in enumerate(each)]
+    if not samples.asserts:
+        columns[MAJORITY] = [by_vote(one.outputs, one.rewards, ks, seed=i) for i, one in enumerate(each)]
     if samples.score:
         columns[samples.score] = [by_score(one.scores, one.rewards, ks) for one in each]
     columns[RANDOM] = [np.full(len(ks), np.mean(one.rewards)) for one in each]
     values = {name: np.stack(column) for name, column in columns.items()}  # [problems, ks]
-    programs = np.mean([distinct(one.programs, ks) for one in each], axis=0)
-    outputs = np.mean([distinct(one.outputs, ks) for one in each], axis=0)
     return Selection(
         problems=len(each),
         left_out=samples.left_out,
         rewards={(name, k): statistics.mean(of[:, i]) for name, of in values.items() for i, k in enumerate(ks)},
-        programs=dict(zip(ks, programs.tolist(), strict=True)),
-        outputs=dict(zip(ks, outputs.tolist(), strict=True)),
+        programs=_mean_distinct([one.programs for one in each], ks),
+        outputs=None if samples.asserts else _mean_distinct([one.outputs for one in each], ks),
     )
+
+
+def _mean_distinct(problems: Sequence[Sequence[int]], ks: Sequence[int]) -> dict[int, float]:
+    means = np.mean([distinct(numbers, ks) for numbers in problems], axis=0)
+    return dict(zip(ks, means.tolist(), strict=True))
 
 
 def by_score(scores: Sequence[float], rewards: Sequence[float], ks: Sequence[int]) -> Floats:
@@ -201,13 +216,14 @@ def by_vote(
     for i, k in enumerate(ks):
         places = (order[:, :k] + offsets).ravel()
         counts = np.bincount(places, minlength=draws * len(votes)).reshape(draws, -1).astype(np.float64)
-        counts[:, votes == _NO_VOTE] = 0
+        counts[:, votes == _NONE] = 0
         winner = np.argmax(counts + rng.random(counts.shape) / 2, axis=1)
         found[i] = np.where(counts.max(axis=1) > 0, means[winner], 0.0).mean()
     return found
 
 
 def distinct(numbers: Sequence[int], ks: Sequence[int]) -> Floats:
-    """Expected number of distinct values among k of n: [ks], exact."""
-    counts: NDArray[np.int64] = np.unique(numbers, return_counts=True)[1]
+    """Expected number of distinct values among k of n, where _NONE is no value: [ks], exact."""
+    values, counts = np.unique(numbers, return_counts=True)
+    counts = counts[values != _NONE]
     return np.asarray(estimators.pass_at_k(len(numbers), counts[:, np.newaxis], np.asarray(ks)).sum(axis=0))

@@ -24,6 +24,7 @@ import numpy as np
 from maxk import estimators
 from maxk.errors import UserError
 from maxk.estimators import Floats
+from maxk.evaluation.verdict_shards import is_parquet
 
 REWARDS, COUNTS = "rewards", "counts"
 
@@ -139,18 +140,23 @@ def _restricted(seed: Seed, ids: Sequence[str]) -> Seed:
 
 
 def _require_same_problems(seeds: Sequence[Seed]) -> None:
-    first = seeds[0]
-    for seed in seeds[1:]:
-        if first.dataset and seed.dataset and first.dataset != seed.dataset:
-            raise UserError(
-                f"{first.source} and {seed.source} were made from different problems; compare like with like"
-            )
-        for name, problem in seed.problems.items():
-            tests = first.problems[name].tests if name in first.problems else None
-            if tests and problem.tests and tests != problem.tests:
+    """Every seed must agree with the first one that knows the dataset, or the number of a problem's tests."""
+    dataset: tuple[str, str] | None = None
+    known: dict[str, tuple[int, str]] = {}
+    for seed in seeds:
+        if seed.dataset:
+            dataset = dataset or (seed.dataset, seed.source)
+            if dataset[0] != seed.dataset:
                 raise UserError(
-                    f"problem {name!r} has {tests} tests in {first.source} and {problem.tests} in {seed.source}"
+                    f"{dataset[1]} and {seed.source} were made from different problems; compare like with like"
                 )
+        for name, problem in seed.problems.items():
+            if problem.tests:
+                tests, source = known.setdefault(name, (problem.tests, seed.source))
+                if tests != problem.tests:
+                    raise UserError(
+                        f"problem {name!r} has {tests} tests in {source} and {problem.tests} in {seed.source}"
+                    )
 
 
 def _notes(systems: Sequence[System], kept: Sequence[System], ids: Sequence[str]) -> Iterator[str]:
@@ -195,15 +201,11 @@ def _short(path: str) -> str:
 
 
 def read_results(path: Path) -> Sequence[Seed] | None:
-    """The seeds in a file of verdicts, scores or counts, or in a folder of shards; None for any other content."""
-    if path.is_dir():
-        return [_shards(path)]
-    if not path.is_file():
+    """The seeds in a file of verdicts, scores or counts, or in a folder of shards; None if it holds something else."""
+    if not path.is_file() and not path.is_dir():
         raise UserError(f"{path}: no such file")
-    with path.open("rb") as file:
-        start = file.read(4)
-    if start == b"PAR1":
-        return [_parquet(path)]
+    if is_parquet(path):
+        return [_of_pipeline(path)]
     if path.suffix == ".csv":
         return _counts(path)
     return _verdicts(path)
@@ -268,46 +270,38 @@ def _whole(where: str, column: str, text: str | None) -> int:
 
 
 # ---- files of the pipeline
-def _parquet(path: Path) -> Seed:
+def _of_pipeline(path: Path) -> Seed:
+    from maxk.artifacts import files
+    from maxk.evaluation import verdict_shards
+
+    if path.is_file():
+        source = files.read_provenance(path, verdict_shards.REMEDY)
+        if source.stage == "score":
+            return _scores(path, source.inputs.get("problems"))
+    return _seed_of_shards(str(path), verdict_shards.find(path))
+
+
+def _scores(path: Path, dataset: str | None) -> Seed:
     import pyarrow as pa
 
     from maxk.artifacts import files, records
+    from maxk.evaluation.verdict_shards import REMEDY
 
-    source = files.read_provenance(path)
-    if source.stage == "score":
-        table = files.read_table(path, pa.schema([records.SCORE.field(name) for name in ("problem_id", "rewards")]))
-        rows = zip(table["problem_id"].to_pylist(), table["rewards"].to_pylist(), strict=True)
-        problems = {name: Problem(Counter(rewards)) for name, rewards in rows}
-        return Seed(str(path), problems, dataset=source.inputs.get("problems"))
-    if source.stage == "verify":
-        return _seed_of_shards(str(path), [path])
-    raise UserError(f"{path}: written by the stage {source.stage}; expected verdicts or scores")
+    schema = pa.schema([records.SCORE.field(name) for name in ("problem_id", "rewards")])
+    table = files.read_table(path, schema, REMEDY)
+    rows = zip(table["problem_id"].to_pylist(), table["rewards"].to_pylist(), strict=True)
+    return Seed(str(path), {name: Problem(Counter(rewards)) for name, rewards in rows}, dataset=dataset)
 
 
-def _shards(folder: Path) -> Seed:
-    paths = sorted(folder.glob("*.parquet"))
-    if not paths:
-        raise UserError(f"{folder}: a folder without *.parquet; give a file, or a folder of shards of verdicts")
-    return _seed_of_shards(str(folder), paths)
-
-
-def _seed_of_shards(source: str, paths: Sequence[Path]) -> Seed:
+def _seed_of_shards(source: str, shards: Any) -> Seed:
     import pyarrow.compute as pc
 
-    from maxk.artifacts import files, records
+    from maxk.artifacts import records
     from maxk.evaluation.scoring import rewards
 
     problems: dict[str, Counter[float]] = {}
     tests: dict[str, int] = {}
-    seen: dict[str, Any] = {}
-    for path in paths:
-        made = files.read_provenance(path)
-        seen.setdefault(str((made.stage, made.settings, made.inputs.get("problems"))), path)
-        if made.stage != "verify" or len(seen) > 1:
-            raise UserError(
-                f"{path}: not verdicts made like {next(iter(seen.values()))}; give shards of one evaluation"
-            )
-        table = files.read_table(path, records.VERDICT)
+    for path, table in shards.tables(records.VERDICT):
         names, statuses = table["problem_id"].to_pylist(), table["statuses"]
         counts = pc.list_value_length(statuses).to_pylist()
         for name, reward, count in zip(names, rewards(statuses).tolist(), counts, strict=True):
@@ -316,4 +310,4 @@ def _seed_of_shards(source: str, paths: Sequence[Path]) -> Seed:
             problems.setdefault(name, Counter())[reward] += 1
             tests[name] = count
     kept = {name: Problem(rewards, tests[name]) for name, rewards in problems.items()}
-    return Seed(source, kept, dataset=made.inputs.get("problems"))
+    return Seed(source, kept, dataset=shards.problems)

@@ -71,7 +71,7 @@ class Tally:
         if self._ungraded:
             raise UserError(
                 f"{self.path}: sample {self._ungraded['sample']} of problem {self._ungraded['problem_id']!r}, perhaps "
-                "others, could not be graded (harness_error); delete the file and run again"
+                "others, could not be graded (harness_error); move the file away and grade the samples again"
             )
 
 
@@ -187,7 +187,7 @@ class Grading:
         if verdict["key"] != self._keys.of(sample, task):
             raise UserError(
                 f"{self._output}:{verdict['sample'] + 1}: made from another sample, problem, limit or sandbox than "
-                "now, or by another version; delete it or name another --output"
+                "now, or by another version; move it away or name another --output"
             )
 
     def _in_order(self, pairs: Iterable[tuple[Sample, Task]]) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from maxk import statistics
@@ -21,17 +20,17 @@ from maxk.reporting.load import Scores
 PAPER = "https://arxiv.org/abs/2510.23393"
 
 
-def text(config: Config, policy: Policy, scores: Scores) -> str:
-    """The card of a trained policy. Raises UserError if the policy has no scores."""
+def text(config: Config, policy: Policy, base: Policy, scores: Scores) -> str:
+    """The card of a policy that was trained from `base`. Raises UserError if the policy has no scores."""
     objective, _, seed = policy.name.partition("/seed")
     if not any(_seed_index(scores, objective, dataset, int(seed)) is not None for dataset in scores.datasets):
         raise UserError(f"{policy.name}: no scores yet; run `maxk score {policy.name}`")
     lines = [
         f"# {markdown.escape(policy.name)}, trained with max@k objective `{objective}`",
         "",
-        f"Trained by [maxk]({PAPER}) from {_base(config)}.",
+        f"Trained by [maxk]({PAPER}) from {_base(config, base)}.",
         "",
-        *_facts(config, policy, scores, objective, seed),
+        *_facts(config, policy, base, scores),
         "",
         "## Scores",
         "",
@@ -45,38 +44,38 @@ def text(config: Config, policy: Policy, scores: Scores) -> str:
         json.dumps(policy.lineage["settings"], indent=2, ensure_ascii=False),
         "```",
     ]
-    return f"---\n{_metadata(config, objective)}\n---\n\n" + "\n".join(lines) + "\n"
+    return f"---\n{_metadata(config, base, objective)}\n---\n\n" + "\n".join(lines) + "\n"
 
 
-def _metadata(config: Config, objective: str) -> str:
+def _metadata(config: Config, base: Policy, objective: str) -> str:
     """The card's YAML header, which the hub reads."""
     from huggingface_hub import ModelCardData
 
     return ModelCardData(
-        base_model=_hub_id(config),
+        base_model=_hub_id(base),
         library_name="transformers",
         pipeline_tag="text-generation",
         tags=["maxk", "grpo", "reinforcement-learning", config.every_objective[objective].type],
     ).to_yaml()
 
 
-def _hub_id(config: Config) -> str | None:
-    """The base model on the hub; a folder of this machine is named nowhere."""
-    named = isinstance(config.base, HubBase) and not Path(config.base.model).is_dir()
-    return config.base.model if named else None  # type: ignore[union-attr]
+def _hub_id(base: Policy) -> str | None:
+    """The base model on the hub, which has a commit; a folder of this machine has none and is named nowhere."""
+    return None if base.revision is None else base.model
 
 
-def _base(config: Config) -> str:
+def _base(config: Config, base: Policy) -> str:
     if isinstance(config.base, HubBase):
-        return f"`{hub_id}`" if (hub_id := _hub_id(config)) else "a local model"
+        return f"`{hub_id}`" if (hub_id := _hub_id(base)) else "a local model"
     return "a model that the experiment pretrained"
 
 
-def _facts(config: Config, policy: Policy, scores: Scores, objective: str, seed: str) -> Iterator[str]:
+def _facts(config: Config, policy: Policy, base: Policy, scores: Scores) -> Iterator[str]:
+    objective, _, seed = policy.name.partition("/seed")
     training, one = config.training_of(objective), config.every_objective[objective]
     yield from markdown.head(["", ""], words=2)
     yield markdown.row(["objective", f"`{json.dumps({'type': one.type, **one.objective.keys}, default=str)}`"])
-    yield markdown.row(["base policy", f"{_base(config)}, digest `{policy.lineage['base']}`"])
+    yield markdown.row(["base policy", f"{_base(config, base)}, digest `{policy.lineage['base']}`"])
     for dataset in training.datasets:
         yield markdown.row(["trained on", f"`{dataset}`, digest `{policy.lineage['data'][dataset]}`"])
     yield markdown.row(["completions per problem in training (n)", str(training.num_generations)])

@@ -8,7 +8,8 @@
 - The k from which a policy is above GRPO, with its interval (`maxk.statistics.crossing`), from all k up to n; infinite
   if it is not above at n.
 - Best-of-headline_k by an imperfect verifier: chosen by a problem's first test, judged by all others
-  (`maxk.estimators.selected_at_k`). Blank where the verdicts are no longer there, or a problem has a single test.
+  (`maxk.estimators.selected_at_k`). Blank where the verdicts are no longer there, or a problem has a single test;
+  verdicts other than those that were scored are refused.
 
 Numbers of several training seeds are means over them.
 
@@ -29,6 +30,7 @@ from maxk import statistics
 from maxk.artifacts import files, records
 from maxk.artifacts.paths import BASE, policy_name
 from maxk.config import Config
+from maxk.errors import UserError
 from maxk.estimators import max_at_k, selected_at_k
 from maxk.evaluation.first_test import by_first_test
 from maxk.reporting import estimates, markdown
@@ -95,17 +97,30 @@ def _crossing(rewards: Floats, reference: Floats, config: Config) -> dict[str, f
 
 
 def _selected(row: str, dataset: str, cell: Cell, config: Config) -> float | None:
-    """Mean over seeds and problems, from the verdicts."""
+    """Mean over seeds and problems, from the verdicts; None where they are absent or do not suffice."""
     policies = [policy_name(row, seed) for seed in cell.seeds] or [row]
-    shards = range(config.sampling.shards)
-    paths = [config.layout.verdicts(policy, dataset, shard) for policy in policies for shard in shards]
-    if not all(Path(path).exists() for path in paths):
+    each = [_scored_verdicts(config, policy, dataset) for policy in policies]
+    paths = [path for part in each for path in part]
+    if not all(each) or not all(Path(path).exists() for path in paths):
         return None
     parts = [by_first_test(files.read_table(path, records.VERDICT), config.sampling.n) for path in paths]
     if any(one is None for one in parts):
         return None
     means = [selected_at_k(*one, config.report.headline_k) for one in parts if one is not None]
     return float(np.concatenate(means).mean())
+
+
+def _scored_verdicts(config: Config, policy: str, dataset: str) -> list[str]:
+    """The shards of verdicts that a policy's scores were made from. Raises UserError for one that has changed since."""
+    scores, found = config.layout.scores(policy, dataset), []
+    for name, digest in files.read_provenance(scores).inputs.items():
+        kind, _, shard = name.partition("/")
+        if kind == "verdicts":
+            path = config.layout.verdicts(policy, dataset, shard)
+            if Path(path).exists() and files.digest(path) != digest:
+                raise UserError(f"{scores}: not made from {path} as it is now; run `maxk score {policy}` again")
+            found.append(path)
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------- Markdown

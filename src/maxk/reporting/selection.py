@@ -9,17 +9,26 @@ from maxk.reporting import markdown
 
 
 def to_markdown(name: str, found: Selection, level: float) -> str:
-    """One table: k, the mean reward by selector with its interval, and distinct programs and outputs among k."""
+    """One table: k, the mean reward by selector with its interval, and distinct programs and outputs among k.
+
+    Where asserts judge, one line says why there are no outputs.
+    """
     selectors = list(dict.fromkeys(selector for selector, _ in found.rewards))
     lines = [f"**{markdown.escape(name)}**", ""]
-    lines += markdown.head(["k", *selectors, "distinct programs", "distinct outputs"])
-    for k, programs in found.programs.items():
+    counts = {"distinct programs": found.programs}
+    if found.outputs is not None:
+        counts["distinct outputs"] = found.outputs
+    lines += markdown.head(["k", *selectors, *counts])
+    for k in found.programs:
         cells = [markdown.interval(found.rewards[one, k], level) for one in selectors]
-        lines.append(markdown.row([str(k), *cells, f"{programs:.1f}", f"{found.outputs[k]:.1f}"]))
+        lines.append(markdown.row([str(k), *cells, *(f"{of[k]:.1f}" for of in counts.values())]))
     left_out = f"; {found.left_out} without other tests left out" if found.left_out else ""
     notes = [
         f"Mean reward of the selected sample on the tests that are not visible, {level:.0%} intervals over "
-        f"{markdown.count(found.problems, 'problem')}{left_out}. Majority vote: {DRAWS} random draws a problem."
+        f"{markdown.count(found.problems, 'problem')}{left_out}.",
+        f"Majority vote: {DRAWS} random draws a problem."
+        if found.outputs is not None
+        else "No majority vote and no distinct outputs: these programs are judged by asserts and have no outputs.",
     ]
     return markdown.below(lines, notes)
 

@@ -55,16 +55,27 @@ def write(config: Config, name: str, folder: Path) -> None:
 
     if name not in {policy for objective in config.every_objective for policy in config.seeded(objective)}:
         what = "the base policy is not trained" if name == BASE else f"no trained policy {name!r}"
-        raise UserError(f"{what}; give OBJECTIVE/seedN, such as {next(iter(config.objectives))}/seed{config.seeds[0]}")
+        raise UserError(f"{what}; {_example(config)}")
     path = Path(config.layout.policy(name))
     if not path.exists():
         raise UserError(f"{path}: no such file; train it first: `snakemake --cores all {path}`")
     policy = files.read_policy(path)
-    readme = card.text(config, policy, load(config.only([name.partition("/seed")[0]])))
+    if not Path(policy.model).is_dir():
+        raise UserError(f"{policy.model}: no such folder, but {path} names it; delete {path} and train {name} again")
+    base = files.read_policy(config.layout.policy(BASE))
+    readme = card.text(config, policy, base, load(config.only([name.partition("/seed")[0]])))
     shutil.copytree(policy.model, folder)
     files.write_text(folder / "README.md", readme)
     kept = {key: value for key, value in asdict(policy).items() if key != "model"}  # a path on this machine
     files.write_json(folder / "provenance.json", kept)
+
+
+def _example(config: Config) -> str:
+    """What may be given for the policy."""
+    objective = next(iter(config.every_objective), None)
+    if objective is None:
+        return "this experiment has no objectives, so it trains no policy"
+    return f"give OBJECTIVE/seedN, such as {config.seeded(objective)[0]}"
 
 
 def _require_token() -> None:

@@ -1,0 +1,90 @@
+"""The pipeline's verdicts without their configuration: one shard, or the folder of all shards of a policy on a dataset.
+
+    shards = verdict_shards.find(Path("results/verdicts/base/mbpp"))
+    for path, table in shards.tables(records.VERDICT): ...
+
+A folder may still hold shards of an earlier run: made with other settings, or left from a larger `sampling.shards`, in
+which case their samples are in the new shards too. Such a folder is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maxk.artifacts.provenance import require_equal
+from maxk.errors import UserError
+
+REMEDY = "give a file that this version of maxk wrote"
+_ONE = "give the shards of one evaluation"
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Shards that belong together. `problems`: digest of the problems they were made from; None if not recorded."""
+
+    paths: Sequence[Path]
+    problems: str | None
+
+    def tables(self, schema: Any) -> Iterator[tuple[Path, Any]]:
+        """The columns of an Arrow schema, shard by shard: only one shard is in memory."""
+        from maxk.artifacts import files
+
+        for path in self.paths:
+            yield path, files.read_table(path, schema, REMEDY)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a path is a parquet file, or a folder, which is read as shards."""
+    if not path.is_file():
+        return path.is_dir()
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def find(path: Path) -> Shards:
+    """Raises UserError unless all shards are verdicts of one evaluation, and every sample is in them once."""
+    from maxk.artifacts import files
+
+    paths = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not paths:
+        raise UserError(f"{path}: a folder without *.parquet; give a file, or a folder of shards of verdicts")
+    sources = [files.read_provenance(one, REMEDY) for one in paths]
+    for one, source in zip(paths, sources, strict=True):
+        if source.stage != "verify":
+            raise UserError(f"{one}: written by the stage {source.stage}; expected verdicts")
+        require_equal(str(paths[0]), _shared(sources[0]), str(one), _shared(source), _ONE)
+    _refuse_repeats(paths)
+    return Shards(paths, sources[0].inputs.get("problems"))
+
+
+def _shared(source: Any) -> dict[str, Any]:
+    """What all shards of an evaluation have in common; each has samples of its own."""
+    return {
+        "experiment": source.experiment,
+        "settings": source.settings,
+        "inputs": {name: digest for name, digest in source.inputs.items() if name != "samples"},
+        "sandbox": source.environment.get("sandbox"),
+    }
+
+
+def _refuse_repeats(paths: Sequence[Path]) -> None:
+    """Raises UserError if a sample has several verdicts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from maxk.artifacts import files, records
+
+    key = pa.schema([records.VERDICT.field(name) for name in ("problem_id", "sample_index")])
+    tables = [files.read_table(path, key, REMEDY) for path in paths]
+    numbered = [one.append_column("shard", pa.array([i] * len(one), pa.int32())) for i, one in enumerate(tables)]
+    groups = pa.concat_tables(numbered).group_by(key.names, use_threads=False)
+    counts = groups.aggregate([("shard", how) for how in ("count", "min", "max")])
+    for row in counts.filter(pc.greater(counts["shard_count"], 1)).slice(0, 1).to_pylist():
+        where = " and ".join(str(paths[i]) for i in sorted({row["shard_min"], row["shard_max"]}))
+        raise UserError(
+            f"{where}: {row['shard_count']} verdicts of sample {row['sample_index']} of problem {row['problem_id']!r}; "
+            f"{_ONE}, without those left from another sampling.shards"
+        )
