@@ -47,7 +47,7 @@ test: $(READY)
 	pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-all: test
-	pytest -m slow
+	pytest -m slow --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-numerics: $(READY)
 	set -e; for kernels in default avx2; do ATEN_CPU_CAPABILITY=$$kernels pytest -m "not slow" --numprocesses auto \
