@@ -21,7 +21,8 @@ import pytest
 import maxk
 from maxk.grading import CheckerProgram, Grader, Limits, Submission, VerdictCache
 from maxk.grading import grader as grading
-from maxk.grading.confined import shared, wire
+from maxk.grading.confined import confinement, shared, wire
+from maxk.grading.confined.jobs import Batch
 from maxk.grading.planning import plan
 from maxk.grading.pool import CHECKER, PLAIN, Server
 from maxk.grading.sandbox import StartError
@@ -285,6 +286,28 @@ def test_the_threads_of_a_run_are_bounded(tier: str) -> None:
     """Each run has a bound of its own; `attacks/a59` starts threads that need no memory."""
     assert outputs_of(THREADS, ["", ""], sandbox=tier) == ["can't start new thread"] * 2
     assert outputs_of(THREADS.replace("1002", "1000"), [""], sandbox=tier) == ["no bound"]
+
+
+@pytest.mark.parametrize(
+    ("release", "asks"),
+    [
+        ("4.18.0-553.el8_10.x86_64", False),
+        ("5.0.0", False),
+        ("5.4.0-190-generic", False),
+        ("5.5.0-rc1", True),
+        ("5.15.167.4-microsoft-standard-WSL2", True),
+        ("6.6+", True),
+        ("10.0", True),
+    ],
+)
+def test_a_kernel_that_cannot_let_threads_go_on_is_not_asked(
+    release: str, asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux 5.0 to 5.4 ask before each thread and refuse the answer of 5.5, so threads would wait for ever."""
+    machine = os.uname()
+    monkeypatch.setattr(confinement.os, "uname", lambda: os.uname_result((*machine[:2], release, *machine[3:])))
+    monkeypatch.setattr(confinement.SeccompFilter, "install", lambda self: 99)
+    assert confinement.ThreadGate(bytes(8)).fd == (99 if asks else -1)
 
 
 HOARD = """
