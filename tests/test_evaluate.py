@@ -43,6 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     configs: list[Config] = []
     monkeypatch.setattr(evaluate, "_run_pipeline", lambda config, args: configs.append(config))
     monkeypatch.setattr(temperatures, "write", lambda configs, name: [name])
+    monkeypatch.setattr(evaluate.gpus, "visible", dict)
     return configs
 
 
@@ -50,7 +51,7 @@ def test_every_temperature_is_an_experiment(folder: Path, asked: list[Config], c
     command = ["evaluate", "tiny", "--problems", "own.jsonl", "--n", "12", "--temperatures", "0.6", "1"]
     assert cli.main(command) == 0
     assert [(one.name, one.sampling.temperature) for one in asked] == [("tiny-t0.6", 0.6), ("tiny-t1", 1.0)]
-    assert capsys.readouterr().out == "results/tiny.temperatures\n"
+    assert capsys.readouterr().out == "results/tiny/temperatures\n"
     for config in asked:
         assert (config.base.model, config.objectives, config.policies) == ("tiny", {}, ["base"])
         assert config.datasets["own"].source == "jsonl"
@@ -71,6 +72,126 @@ def test_a_source_at_a_place_and_further_settings(folder: Path, asked: list[Conf
         "mbpp": ("mbpp", "mbpp.jsonl.gz"),
     }
     assert config.prompt.template == "{statement}"
+    assert config.sampling.temperature == 1.0
+    assert (config.objectives, config.experiments) == ({}, {})
+
+
+def test_the_file_is_over_the_defaults_and_below_the_command_line(folder: Path, asked: list[Config]) -> None:
+    files.write_text("more.yaml", "base: {revision: abc, parameters: 0.5}\nreport: {ks: [1, 3], headline_k: 3}\n")
+    assert cli.main(["evaluate", "tiny", "--problems", "own.jsonl", "--config", "more.yaml"]) == 0
+    [config] = asked
+    assert (config.base.model, config.base.revision, config.base.parameters) == ("tiny", "abc", 0.5)
+    assert (config.report.ks, config.report.headline_k, config.report.confidence) == ((1, 3), 3, 0.95)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("base: {model: other}", "base.model (use the argument MODEL)"),
+        ("base: {source: hub}", "base.source (use the argument MODEL)"),
+        ("datasets: {}", "datasets (use --problems)"),
+        ("objectives: {grpo: {type: grpo}}", "objectives (use `snakemake --configfile`, which trains)"),
+        ("experiments: {}", "experiments (use `snakemake --configfile`, which trains)"),
+        ("name: other", "name (use --name)"),
+        ("sampling: {n: 8}", "sampling.n (use --n)"),
+        ("sampling: {temperature: 0.3}", "sampling.temperature (use --temperatures)"),
+    ],
+)
+def test_a_file_may_not_set_what_the_command_line_does(
+    content: str, words: str, folder: Path, asked: list[Config], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.write_text("more.yaml", content)
+    assert refused(["tiny", "--problems", "own.jsonl", "--config", "more.yaml"], capsys) == (
+        f"maxk evaluate: --config more.yaml must not set {words}"
+    )
+    assert asked == []
+
+
+def test_an_experiment_with_training_is_refused(
+    folder: Path, root: Path, asked: list[Config], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refused(["tiny", "--problems", "own.jsonl", "--config", str(root / "config" / "mini.yaml")], capsys)
+    for key in ("name", "base.model", "datasets", "objectives", "experiments", "sampling.n"):
+        assert f" {key} (use " in line
+    assert asked == []
+
+
+@pytest.mark.parametrize("section", ["base", "sampling"])
+def test_a_section_that_is_none_is_refused(
+    section: str, folder: Path, asked: list[Config], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.write_text("more.yaml", f"{section}: 3")
+    line = refused(["tiny", "--problems", "own.jsonl", "--config", "more.yaml"], capsys)
+    assert line == f"maxk evaluate: --config more.yaml: {section}: expected keys and values, got int"
+
+
+@pytest.mark.parametrize(
+    ("shown", "content", "gpus", "device"),
+    [
+        (0, "", 0, "CPU"),
+        (2, "", 2, "1 of 2 GPU(s)"),
+        (2, "sampling: {shards: 4}", 2, "2 of 2 GPU(s)"),
+        (4, "sampling: {backend: vllm, vllm: {tensor_parallel: 2}}", 4, "2 of 4 GPU(s)"),
+        (2, "gpus: 0", 0, "CPU"),
+        (0, "gpus: 1", 1, "1 of 1 GPU(s)"),
+    ],
+)
+def test_visible_gpus_are_used_unless_the_file_says_otherwise(
+    shown: int, content: str, gpus: int, device: str, folder: Path, asked: list[Config], monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.setattr(evaluate.gpus, "visible", lambda: {str(index): f"GPU-{index}" for index in range(shown)})
+    files.write_text("more.yaml", content or "{}")
+    assert cli.main(["evaluate", "tiny", "--problems", "own.jsonl", "--config", "more.yaml"]) == 0
+    assert [config.gpus for config in asked] == [gpus]
+    assert capsys.readouterr().err == f"device: {device}\n"
+
+
+@pytest.mark.parametrize("earlier", ["tiny", "tiny-t0.6"])
+@pytest.mark.parametrize("base", [{"source": "hub", "model": "other/tiny"}, {"source": "pretrain"}])
+def test_results_of_another_model_are_not_mixed_with(
+    earlier: str, base: dict[str, str], folder: Path, asked: list[Config], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.write_json(Path("results", earlier, "config.json"), {"base": base})
+    command = ["tiny", "--problems", "own.jsonl"]
+    found = base.get("model", "a pretrained policy")
+    assert (
+        refused(command, capsys)
+        == f"maxk evaluate: results/{earlier} holds results of {found}, not of tiny; give --name"
+    )
+    assert asked == []
+    assert cli.main(["evaluate", *command, "--name", "mine"]) == 0
+
+
+@pytest.mark.parametrize("spelling", ["tiny", "./tiny", "{folder}/tiny"])
+def test_results_of_the_same_model_are_continued(spelling: str, folder: Path, asked: list[Config]) -> None:
+    files.write_json("results/tiny/config.json", {"base": {"source": "hub", "model": "tiny"}})
+    assert cli.main(["evaluate", spelling.format(folder=folder), "--problems", "own.jsonl"]) == 0
+    assert len(asked) == 1
+
+
+def test_problems_of_one_name_are_refused(
+    folder: Path, asked: list[Config], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.write_text("more/own.jsonl", Path("own.jsonl").read_text())
+    for second in ("more/own.jsonl", "own.jsonl", "own=elsewhere"):
+        line = refused(["tiny", "--problems", "own.jsonl", second], capsys)
+        assert line.startswith(f"maxk evaluate: --problems {second}: a second dataset named 'own'")
+    assert asked == []
+
+
+def test_without_the_repository_the_message_says_to_clone_it(
+    folder: Path, asked: list[Config], monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("maxk.config.loading.DEFAULTS", folder / "absent.yaml")
+    Path("Snakefile").unlink()
+    assert "the pipeline needs a clone of the repository" in refused(["tiny", "--problems", "own.jsonl"], capsys)
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line by which the command refuses."""
+    assert cli.main(["evaluate", *arguments]) == 2
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("maxk")]
+    return line
 
 
 @pytest.mark.parametrize(
@@ -80,16 +201,19 @@ def test_a_source_at_a_place_and_further_settings(folder: Path, asked: list[Conf
         ({"own.jsonl": "absent.jsonl"}, "--problems absent.jsonl: no such file or folder"),
         ({"own.jsonl": "mbpq"}, "source='mbpq' is unknown (did you mean 'mbpp'?)"),
         ({"1": "0.5"}, "--temperatures 0.5 0.5: one is given twice"),
+        ({"1": "0.5000001"}, "--temperatures 0.5 0.5000001: one is given twice"),
+        ({"4": "0"}, "--n 0: at least 1 sample per problem is needed"),
+        ({"4": "-3"}, "--n -3: at least 1 sample per problem is needed"),
+        ({"mine": "default"}, "name 'default' is that of the default experiment"),
+        ({"mine": "policies"}, "name='policies' is a folder of the default experiment"),
         ({"Snakefile": "Absent"}, "Absent: no such file; run in the folder of the workflow"),
     ],
 )
 def test_a_mistake_is_one_line(
     changes: dict[str, str], words: str, folder: Path, asked: list[Config], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["evaluate", "tiny", "--problems", "own.jsonl", "--temperatures", "0.5", "1", "--snakefile", "Snakefile"]
-    assert cli.main([changes.get(one, one) for one in command]) == 2
-    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("maxk")]
-    assert words in line
+    command = ["tiny", "--problems", "own.jsonl", "--temperatures", "0.5", "1", "--n", "4", "--snakefile", "Snakefile"]
+    assert words in refused([changes.get(one, one) for one in [*command, "--name", "mine"]], capsys)
     assert asked == []
 
 
@@ -122,7 +246,7 @@ def test_a_tiny_model_from_nothing_to_the_best_temperature(folder: Path, root: P
         [*command, "--temperatures", "0.6", "1.0"], capture_output=True, text=True, check=False, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    with Path("results/tiny.temperatures.csv").open(newline="") as handle:
+    with Path("results/tiny/temperatures.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))
     assert {(row["metric"], row["k"], row["temperature"]) for row in rows} == {
         (metric, k, temperature) for metric in ("max", "pass") for k in ("1", "2", "4") for temperature in ("0.6", "1")

@@ -21,7 +21,8 @@ import pytest
 import maxk
 from maxk.grading import CheckerProgram, Grader, Limits, Submission, VerdictCache
 from maxk.grading import grader as grading
-from maxk.grading.confined import shared, wire
+from maxk.grading.confined import confinement, shared, wire
+from maxk.grading.confined.jobs import Batch
 from maxk.grading.planning import plan
 from maxk.grading.pool import CHECKER, PLAIN, Server
 from maxk.grading.sandbox import StartError
@@ -287,6 +288,28 @@ def test_the_threads_of_a_run_are_bounded(tier: str) -> None:
     assert outputs_of(THREADS.replace("1002", "1000"), [""], sandbox=tier) == ["no bound"]
 
 
+@pytest.mark.parametrize(
+    ("release", "asks"),
+    [
+        ("4.18.0-553.el8_10.x86_64", False),
+        ("5.0.0", False),
+        ("5.4.0-190-generic", False),
+        ("5.5.0-rc1", True),
+        ("5.15.167.4-microsoft-standard-WSL2", True),
+        ("6.6+", True),
+        ("10.0", True),
+    ],
+)
+def test_a_kernel_that_cannot_let_threads_go_on_is_not_asked(
+    release: str, asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux 5.0 to 5.4 ask before each thread and refuse the answer of 5.5, so threads would wait for ever."""
+    machine = os.uname()
+    monkeypatch.setattr(confinement.os, "uname", lambda: os.uname_result((*machine[:2], release, *machine[3:])))
+    monkeypatch.setattr(confinement.SeccompFilter, "install", lambda self: 99)
+    assert confinement.ThreadGate(bytes(8)).fd == (99 if asks else -1)
+
+
 HOARD = """
 import resource
 resource.setrlimit(resource.RLIMIT_NPROC, (150, 150))
@@ -360,7 +383,9 @@ def test_where_no_server_starts_any_more_the_error_says_why(monkeypatch: pytest.
             grader.grade([(HONEST, [("1 2", "3")])])
 
 
-@pytest.mark.parametrize(("number", "restarts"), [(errno.EMFILE, 0), (errno.ETOOMANYREFS, 0), (errno.EPIPE, 2)])
+@pytest.mark.parametrize(
+    ("number", "restarts"), [(errno.EMFILE, 0), (errno.ETOOMANYREFS, 0), (errno.ENOBUFS, 0), (errno.EPIPE, 2)]
+)
 def test_jobs_that_could_not_be_sent_are_sent_again(
     monkeypatch: pytest.MonkeyPatch, number: int, restarts: int
 ) -> None:
@@ -378,6 +403,54 @@ def test_jobs_that_could_not_be_sent_are_sent_again(
         verdicts = grader.grade([(f"{HONEST}#{k}", [("1 2", "3")]) for k in range(30)])
         assert [verdict.reward for verdict in verdicts] == [1.0] * 30
         assert grader.stats.restarts == restarts
+
+
+def test_a_shortage_is_waited_out_however_long_the_job_before_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grading, "_RESTART_PATIENCE_S", 0.5)
+    send, short = Server.send, iter([False, False, True, True, False])  # the probe, the long job, and then
+
+    def sometimes(self: Server, pack: Any) -> None:
+        if next(short, False):
+            raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+        send(self, pack)
+
+    monkeypatch.setattr(grading, "_QUEUE_PER_SERVER", 1)  # the second job is sent after the long one
+    monkeypatch.setattr(Server, "send", sometimes)
+    long = f"import time\ntime.sleep(1)\n{HONEST}"
+    with Grader(workers=1, sandbox="landlock", mode="fork") as grader:
+        verdicts = grader.grade([(long, [("1 2", "3")]), (HONEST, [("1 2", "3")])])
+    assert [verdict.reward for verdict in verdicts] == [1.0, 1.0]
+    assert next(short, None) is None
+
+
+def test_a_shortage_that_lasts_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grading, "_RESTART_PATIENCE_S", 0.2)
+
+    def short(self: Server, pack: Any) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with Grader(workers=1, sandbox="landlock") as grader:
+        monkeypatch.setattr(Server, "send", short)
+        began = time.monotonic()
+        with pytest.raises(OSError, match="Too many open files"):
+            grader.grade([(HONEST, [("1 2", "3")])])
+        assert time.monotonic() - began > 0.2
+
+
+@pytest.mark.parametrize("number", [errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS])
+def test_a_server_waits_until_its_results_can_be_sent(number: int) -> None:
+    class Control:
+        left, sent = 2, b""
+
+        def sendmsg(self, packets: list[bytes], rights: list[Any]) -> None:
+            if self.left:
+                self.left -= 1
+                raise OSError(number, os.strerror(number))
+            self.sent += b"".join(packets)
+
+    control = Control()
+    Batch(control, None)._deliver(b"results")
+    assert (control.left, control.sent) == (0, b"results")
 
 
 def kill_server(grader: Grader) -> None:

@@ -280,7 +280,7 @@ class _Grading:
         self.to_store: list[tuple[bytes, Verdict]] = []
         self.checkers = Checkers(self.waiting[CHECKER], self.stats.faults, self._decided)
         self.unchecked_bytes = 0
-        self.sent = time.monotonic()  # when a server last got a job
+        self.short_since = 0.0  # when the shortage began that keeps jobs from being sent; 0 without one
         self.keys = Keys(grader_version(), grader.tier, grader.mode, grader.limits)
 
     def run(self) -> Iterator[tuple[int, Verdict]]:
@@ -411,13 +411,19 @@ class _Grading:
                 queue.appendleft(job)  # type: ignore[arg-type]
             if error.errno not in _SHORTAGES:
                 self._lost(server)
-            elif time.monotonic() - self.sent > _RESTART_PATIENCE_S:
+            elif self._lasts():
                 raise
             return False
-        self.sent = time.monotonic()
+        self.short_since = 0.0
         self.stats.programs += sum(isinstance(job, Job) for job in pack)
         self.stats.checks += sum(isinstance(job, Check) for job in pack)
         return True
+
+    def _lasts(self) -> bool:
+        """Whether the shortage has lasted for long; it begins with the first call."""
+        now = time.monotonic()
+        self.short_since = self.short_since or now
+        return now - self.short_since > _RESTART_PATIENCE_S
 
     def _listen(self) -> None:
         for server in self._ready():

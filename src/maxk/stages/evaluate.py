@@ -4,8 +4,8 @@
     maxk evaluate ORG/MODEL --problems problems.jsonl mbpp=data/mbpp.jsonl.gz --config vllm.yaml
 
 Writes a configuration for each temperature and runs the pipeline with it: base, sample, verify, score, tables, report.
-The same command continues a stopped run; with a larger --n it draws only the missing samples. At the end it writes a
-table of max@k and pass@k by temperature (`maxk.reporting.temperatures`).
+The same command continues a stopped run; with a larger --n it draws the missing samples only. At the end it writes the
+table of the temperatures, results/NAME/temperatures.{csv,md} (`maxk.reporting.temperatures`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,19 @@ from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.errors import UserError
+from maxk.resources import gpus
 
+# Keys that a config file may not set, and what sets them.
+DECIDED = {
+    "name": "--name",
+    "base.source": "the argument MODEL",
+    "base.model": "the argument MODEL",
+    "datasets": "--problems",
+    "objectives": "`snakemake --configfile`, which trains",
+    "experiments": "`snakemake --configfile`, which trains",
+    "sampling.n": "--n",
+    "sampling.temperature": "--temperatures",
+}
 TEMPLATE = """\
 Write a Python program that solves this task. It reads from standard input and prints only the answer.
 
@@ -40,7 +53,7 @@ def register_parser(subparsers: Any) -> None:
     parser.add_argument("--n", type=int, default=64, help="samples per problem (default: 64)")
     parser.add_argument("--temperatures", type=float, nargs="+", default=[1.0], metavar="T", help="(default: 1.0)")
     parser.add_argument("--name", help="name of the results; by default that of the model")
-    parser.add_argument("--config", help="a config file with further settings, such as prompt.template")
+    parser.add_argument("--config", help="a config file with other settings, such as prompt.template")
     parser.add_argument("--cores", default="all", help="cores that the pipeline may use (default: all)")
     parser.add_argument("--snakefile", default="Snakefile", help="the workflow (default: Snakefile)")
     parser.set_defaults(run=run)
@@ -49,31 +62,97 @@ def register_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     from maxk.reporting import temperatures
 
-    if not Path(args.snakefile).exists():
-        raise UserError(f"{args.snakefile}: no such file; run in the folder of the workflow, or name it by --snakefile")
-    if len(set(args.temperatures)) != len(args.temperatures):
-        raise UserError(f"--temperatures {' '.join(map(str, args.temperatures))}: one is given twice")
-    own = _settings(args)
+    defaults = configuration.defaults()
+    _require_sound(args)
+    own = _settings(defaults, args)
+    root = configuration.parse(own).layout.root
+    _require_own_folder(root, args)
     configs = {temperature: _configured(own, temperature, args) for temperature in args.temperatures}
+    print(f"device: {_device(configs[args.temperatures[0]])}", file=sys.stderr, flush=True)
     for config in configs.values():
         _run_pipeline(config, args)
-    name = f"results/{own['name']}.temperatures"
-    print(*temperatures.write(configs, name), sep="\n")
+    print(*temperatures.write(configs, f"{root}/temperatures"), sep="\n")
 
 
-def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings that all temperatures share, overlaid by the config file."""
+def _require_sound(args: argparse.Namespace) -> None:
+    """Raises UserError for what the schema of the configuration cannot refuse."""
+    if not Path(args.snakefile).exists():
+        raise UserError(f"{args.snakefile}: no such file; run in the folder of the workflow, or name it by --snakefile")
+    if args.n < 1:
+        raise UserError(f"--n {args.n}: at least 1 sample per problem is needed")
+    if len({f"{one:g}" for one in args.temperatures}) != len(args.temperatures):
+        raise UserError(f"--temperatures {' '.join(map(str, args.temperatures))}: one is given twice")
+    if _name(args) == "default":
+        raise UserError("name 'default' is that of the default experiment; give another by --name")
+
+
+def _settings(defaults: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """What all temperatures share: the defaults, over them the config file, and over both the command line."""
+    given = _config_file(args.config) if args.config else {}
+    base = given.get("base", {})
     ks = [k for k in (2**i for i in range(args.n.bit_length())) if k <= args.n]
-    settings = {
-        "name": args.name or _slug(Path(args.model).name),
-        "base": {"source": "hub", "model": args.model},
-        "datasets": dict(_dataset(given) for given in args.problems),
-        "objectives": {},
-        "prompt": {"template": TEMPLATE, "chat": _is_chat_model(args.model)},
-        "sampling": {"n": args.n, "max_tokens": 512},
+    own_defaults = {
+        "prompt": {"template": TEMPLATE, "chat": _is_chat_model(args.model, base.get("revision"))},
+        "sampling": {"max_tokens": 512},
         "report": {"ks": ks, "headline_k": ks[-1]},
+        "gpus": len(gpus.visible()),
     }
-    return configuration.overlay(settings, configuration.read_yaml(args.config) if args.config else {})
+    command_line = {
+        "name": _name(args),
+        "base": {**base, "source": "hub", "model": args.model},
+        "datasets": _datasets(args.problems),
+        "objectives": {},
+        "sampling": {"n": args.n},
+    }
+    return reduce(configuration.overlay, (own_defaults, given, command_line), dict(defaults))
+
+
+def _config_file(path: str) -> dict[str, Any]:
+    """The settings of a config file. Raises UserError if they include what the command line decides."""
+    given = configuration.read_yaml(path)
+    for name in ("base", "sampling"):
+        if not isinstance(given.get(name, {}), Mapping):
+            raise UserError(f"--config {path}: {name}: expected keys and values, got {type(given[name]).__name__}")
+    if found := [f"{key} (use {instead})" for key, instead in DECIDED.items() if _holds(given, key)]:
+        raise UserError(f"--config {path} must not set {', '.join(found)}")
+    return given
+
+
+def _holds(given: Mapping[str, Any], key: str) -> bool:
+    section, _, name = key.partition(".")
+    return section in given and (not name or name in given[section])
+
+
+def _require_own_folder(root: str, args: argparse.Namespace) -> None:
+    """Raises UserError if results of this name, at any temperature, are those of another model."""
+    folder = Path(root)
+    for path in [folder / "config.json", *sorted(folder.parent.glob(f"{folder.name}-t[0-9]*/config.json"))]:
+        found = configuration.read_yaml(path)["base"].get("model", "a pretrained policy") if path.exists() else None
+        if found and not _same_model(found, args.model):
+            raise UserError(f"{path.parent} holds results of {found}, not of {args.model}; give --name")
+
+
+def _same_model(one: str, other: str) -> bool:
+    return one == other or (Path(one).exists() and Path(other).exists() and Path(one).samefile(other))
+
+
+def _device(config: Config) -> str:
+    """The devices that sampling uses at once."""
+    used = min(config.gpus, config.sampling.shards * config.sampling.gpus)
+    return f"{used} of {config.gpus} GPU(s)" if used else "CPU"
+
+
+def _datasets(problems: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for given in problems:
+        name, section = _dataset(given)
+        if name in found:
+            raise UserError(
+                f"--problems {given}: a second dataset named {name!r}; rename the file, or evaluate it by itself with "
+                "another --name"
+            )
+        found[name] = section
+    return found
 
 
 def _dataset(given: str) -> tuple[str, dict[str, Any]]:
@@ -90,11 +169,15 @@ def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-.") or "model"
 
 
-def _is_chat_model(model: str) -> bool:
+def _name(args: argparse.Namespace) -> str:
+    return args.name or _slug(Path(args.model).name)
+
+
+def _is_chat_model(model: str, revision: str | None) -> bool:
     from maxk.artifacts import models
 
     try:
-        return models.tokenizer(model, None).chat_template is not None
+        return models.tokenizer(model, revision).chat_template is not None
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{model}: no model can be read from there ({reason[:200]})") from None
@@ -103,9 +186,7 @@ def _is_chat_model(model: str) -> bool:
 def _configured(own: Mapping[str, Any], temperature: float, args: argparse.Namespace) -> Config:
     """The validated configuration for one temperature."""
     name = own["name"] if len(args.temperatures) == 1 else f"{own['name']}-t{temperature:g}"
-    changes = {**own, "name": name, "sampling": {**own["sampling"], "temperature": temperature}}
-    defaults = configuration.read_yaml(configuration.DEFAULTS)
-    return configuration.parse(configuration.overlay(defaults, changes))
+    return configuration.parse(configuration.overlay(own, {"name": name, "sampling": {"temperature": temperature}}))
 
 
 def _run_pipeline(config: Config, args: argparse.Namespace) -> None:

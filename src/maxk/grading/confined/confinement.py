@@ -16,6 +16,7 @@ import math
 import os
 import resource
 import struct
+from itertools import takewhile
 
 _SYS_LANDLOCK_CREATE, _SYS_LANDLOCK_ADD, _SYS_LANDLOCK_RESTRICT = (
     444,
@@ -45,6 +46,7 @@ _RIGHTS_OF_ABI = {
 
 MOST_THREADS = 1000  # of one run
 _NEW_LISTENER, _CONTINUE, _REQUEST_BYTES, _POLLIN = 8, 1, 80, 1
+_FIRST_WITH_CONTINUE = (5, 5)
 _LONGEST_WAIT_S = 1e6  # milliseconds are an int
 _RECEIVE, _SEND = 0xC0502100, 0xC0182101  # ioctl numbers
 
@@ -89,6 +91,12 @@ class SystemCall:
 
 def _call(number: int, *arguments: object) -> int:
     return SystemCall(number, *arguments)()
+
+
+def kernel_version() -> tuple[int, int]:
+    """Major and minor version of the running kernel, whose release may end in anything: `6.1.0-rc2`, `6.6+`."""
+    major, _, rest = os.uname().release.partition(".")
+    return int(major), int("".join(takewhile(str.isdigit, rest)))
 
 
 def landlock_abi() -> int:
@@ -204,11 +212,11 @@ class ThreadGate:
     """
 
     def __init__(self, bpf: bytes) -> None:
-        self.started = 0
-        try:
+        self.started, self.fd = 0, -1
+        if kernel_version() < _FIRST_WITH_CONTINUE:  # from 5.0 on it asks, but does not know the answer "go on"
+            return
+        with contextlib.suppress(OSError):
             self.fd = SeccompFilter(bpf, flags=_NEW_LISTENER).install()
-        except OSError:
-            self.fd = -1
 
     def answer(self) -> None:
         self.started += 1

@@ -21,7 +21,8 @@ _LARGE_BYTES = 1 << 20  # of outputs; larger batches wait until the grader has r
 _TIOCOUTQ = 0x5411
 _SOL_SOCKET, _SCM_RIGHTS = 1, 1
 _BUSY_PARENT_S = 0.005
-_WAITED_UNCHARGED_S, _WAITED_PER_CPU_S = 0.25, 10  # wall-clock time that a busy machine may add to a run
+_SHORTAGES = (errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS)  # that may pass
+_WAITED_UNCHARGED_S, _WAITED_PER_CPU_S = 0.25, 10  # what a busy machine may add to a run's wall-clock time
 _SEALS = 15  # SEAL, SHRINK, GROW, WRITE
 
 
@@ -142,7 +143,10 @@ class Batch:
         self._packed, self._files, self._file, self._bytes = [], [], -1, 0
 
     def _deliver(self, packet: bytes) -> None:
-        """Sends a packet; waits while the grader is busy and too many bytes or descriptors are in transit."""
+        """Waits while the grader is busy elsewhere and too many bytes or descriptors are on their way to it.
+
+        Waits for as long as the kernel lacks memory, too: the grader ends a server that is silent for long.
+        """
         while self._bytes > _LARGE_BYTES and self._unread():
             time.sleep(_BUSY_PARENT_S)
         rights = [(_SOL_SOCKET, _SCM_RIGHTS, array.array("i", self._files))] if self._files else []
@@ -150,7 +154,7 @@ class Batch:
             try:
                 self.control.sendmsg([packet], rights)
             except OSError as error:
-                if error.errno != errno.ETOOMANYREFS:
+                if error.errno not in _SHORTAGES:
                     raise
                 time.sleep(_BUSY_PARENT_S)
             else:
