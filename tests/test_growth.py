@@ -20,9 +20,10 @@ from maxk import cli, sampling
 from maxk import config as configuration
 from maxk.artifacts import files, journal, records
 from maxk.artifacts.journal import Journal
-from maxk.artifacts.records import Provenance
+from maxk.artifacts.records import Policy, Provenance
 from maxk.config import Config
 from maxk.errors import UserError
+from maxk.stages import sample
 
 CONFIG = "results/seconds/config.json"
 SMALL = {"n": 8, "chunk": 4, "batch_tokens": 200}
@@ -150,6 +151,17 @@ def test_samples_of_other_weights_are_not_taken(
     policy.write_text(json.dumps({**recorded, "lineage": lineage, "model": str(weights)}))
     run("sample base")
     assert requested == [8 * PROBLEMS] * 3
+
+
+def test_samples_of_another_machine_are_taken_if_its_numbers_have_the_same_type(seconds: Config) -> None:
+    policy = Policy("base", "Base", "model")
+
+    def place(gpus: int, **sampling: Any) -> Path:
+        changed = seconds.model_copy(update={"gpus": gpus, "sampling": seconds.sampling.model_copy(update=sampling)})
+        return sample._journal(changed, policy, "weights").folder
+
+    assert place(0) == place(0, shards=3) != place(1) == place(4)
+    assert place(0, dtype="float32") == place(1, dtype="float32")
 
 
 def test_another_prompt_is_drawn_anew(evaluate: Any, requested: list[int], tmp_path: Path) -> None:

@@ -135,7 +135,11 @@ def _weights(policy: Policy) -> str:
 
 def _journal(config: Config, policy: Policy, weights: str) -> Journal:
     """The journal of all samples of this policy with these settings, shared by all shards."""
-    settings, inputs = config.settings("sample"), {"policy": digest_of(policy.lineage), "weights": weights}
+    from maxk import sampling
+
+    settings = config.settings("sample")
+    dtype = sampling.dtype_of(config.sampling, on_gpu=bool(config.gpus))
+    inputs = {"policy": digest_of(policy.lineage), "weights": weights, "dtype": dtype}
     folder = Path(config.layout.drawn(policy.name, digest_of([settings, inputs])))
     return Journal(folder, records.DRAWN, Provenance("sample", config.name, settings, inputs))
 
