@@ -106,10 +106,7 @@ def _seed_index(scores: Scores, row: str, dataset: str, seed: int) -> int | None
 
 def _cell(config: Config, scores: Scores, row: str, dataset: str, index: int, k: int) -> str:
     values: Any = scores.values(row, dataset, f"max@{k}")
-    found = statistics.mean(values[index])
-    low, high = found.interval(config.report.confidence)
-    interval = f" [{max(low, 0):.3f}, {min(high, 1):.3f}]" if values.shape[1] > 1 else ""
-    return f"{found.value:.3f}{interval}"
+    return markdown.interval(statistics.mean(values[index]), config.report.confidence)
 
 
 def _method(config: Config, scores: Scores) -> Iterator[str]:

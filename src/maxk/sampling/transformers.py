@@ -102,20 +102,16 @@ class TransformersBackend:
                 entropies[running] += torch.special.entr(p).sum(-1)[row]
             drawn = _inverse(p, row, uniforms[running, step])
             tokens[running, step] = drawn
-            on = ~(torch.isin(drawn, stop) | self._stopped(tokens[running, : step + 1]))
+            on = ~torch.isin(drawn, stop)
+            if self.stop_strings is not None:
+                since = max(0, step + 1 - self.stop_strings.maximum_token_len)  # a stop string has no more tokens
+                on &= ~self.stop_strings(tokens[running, since : step + 1], None)
             running, row, drawn = running[on], row[on], drawn[on]
             if len(running) == 0 or step + 1 == self.config.max_tokens:
                 break
             extended, row = torch.unique(row * p.shape[1] + drawn, return_inverse=True)
             prefixes.extend(extended // p.shape[1], extended % p.shape[1])
         return tokens, entropies
-
-    def _stopped(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Which of the samples [samples, length] end with a stop string."""
-        if self.stop_strings is None:
-            return torch.zeros(len(tokens), dtype=torch.bool, device=self.device)
-        stopped: torch.Tensor = self.stop_strings(tokens, None)
-        return stopped
 
     def _distribution(self, logits: torch.Tensor) -> torch.Tensor:
         """Probabilities of the next token [rows, vocabulary], after temperature and nucleus."""
