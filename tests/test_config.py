@@ -75,6 +75,15 @@ FAULTS = {
         {"training": {"generator": {"importance_sampling": "token_mask"}}},
         ["training.generator", "backend: vllm"],
     ),
+    "shared gpu without a fixed cache": (
+        {"training": {"gpu": 0.25, "generator": {"backend": "vllm"}}},
+        ["training", "gpu=0.25", "generator.kv_cache_gb"],
+    ),
+    "shared gpu without a fixed cache for samples": (
+        {"sampling": {"gpu": 0.25, "backend": "vllm"}},
+        ["sampling", "gpu=0.25", "vllm.kv_cache_gb"],
+    ),
+    "more than a gpu": ({"training": {"gpu": 2}}, ["training.gpu", "got 2"]),
     "processes do not divide": ({"training": {"processes": 3}}, ["training", "3 × 128"]),
     "no training data": ({"training": {"datasets": []}}, ["training.datasets"]),
     "training data twice": ({"training": {"datasets": ["pocket-contests"] * 2}}, ["training", "twice"]),
@@ -178,6 +187,8 @@ def test_a_stage_depends_on_its_own_settings_only(defaults: dict) -> None:
     assert changed({"report": {"resamples": 5}}) == {"report"}
     assert changed({"training": {"checkpoint_every": 7, "gradient_checkpointing": True}}) == set()
     assert changed({"training": {"generator": {"gpu_memory_utilization": 0.5}}}) == set()
+    assert changed({"training": {"gpu": 0.5, "generator": {"kv_cache_gb": 4}}}) == set()
+    assert changed({"sampling": {"gpu": 0.5, "vllm": {"kv_cache_gb": 4}}}) == set()
     renamed = {**defaults["datasets"], "pocket-long": {**defaults["datasets"]["pocket-long"], "paper": "mbpp"}}
     assert changed({"datasets": renamed}) == {"report"}
     assert changed({"verification": {"workers": 2}}) == set()

@@ -112,6 +112,36 @@ def test_a_job_that_needs_every_gpu_is_not_starved(start) -> None:
     assert late.devices() == "0"
 
 
+def test_jobs_that_need_a_quarter_share_a_gpu_and_no_more_than_four(start) -> None:
+    jobs = [start("gpus.hold(1, 0.25)", devices="1") for _ in range(4)]
+    assert [job.devices() for job in jobs] == ["1"] * 4
+    fifth = start("gpus.hold(1, 0.25)", devices="1")
+    assert "waiting for 25 % of 1 of 1 GPUs" in fifth.waits()
+    jobs[2].end()
+    assert fifth.devices() == "1"
+
+
+def test_a_third_fits_three_times(start) -> None:
+    jobs = [start(f"gpus.hold(1, {fraction})", devices="0") for fraction in (1 / 3, 0.333, 0.33)]
+    assert [job.devices() for job in jobs] == ["0"] * 3
+
+
+def test_jobs_with_fractions_take_empty_gpus_first(start) -> None:
+    held = [start("gpus.hold(1, 0.5)").devices() for _ in range(4)]
+    assert sorted(held) == ["0", "1", "2", "3"]
+    assert start("gpus.hold(2, 0.5)").devices() == "0,1"
+
+
+@pytest.mark.parametrize(("first", "second"), [("1, 0.25", "1"), ("1", "1, 0.25")])
+def test_a_whole_gpu_is_not_shared(first: str, second: str, start) -> None:
+    holder = start(f"gpus.hold({first})", devices="3")
+    assert holder.devices() == "3"
+    other = start(f"gpus.hold({second})", devices="3")
+    assert "waiting" in other.waits()
+    holder.end()
+    assert other.devices() == "3"
+
+
 def test_gpus_stay_held_through_exec(start) -> None:
     """torchrun takes the place of the process that took the GPUs."""
     become = "import sys, os; print('became', flush=True); sys.stdin.read()"
@@ -185,7 +215,7 @@ def test_other_users_can_lock_the_gpu_of_a_job_that_ended(machine: Path) -> None
     finally:
         os.umask(before)
     assert machine.stat().st_mode & 0o777 == 0o777
-    assert {path.stat().st_mode & 0o444 for path in machine.iterdir()} == {0o444}
+    assert {path.stat().st_mode & 0o666 for path in machine.iterdir()} == {0o666}
 
 
 def start_and_end(locks: Path) -> str:

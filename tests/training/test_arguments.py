@@ -15,6 +15,7 @@ from maxk.config import EntropyBonus, Generator, Heldout, Lora, Training
 from maxk.errors import UserError
 from maxk.stages.train import require_generator
 from maxk.training.arguments import arguments, lora, schedule
+from maxk.trl.vllm import UNUSED_UTILIZATION
 
 TRAINING = Training(
     datasets=("any",), prompts_per_step=4, per_device_batch_size=8, num_generations=4, max_tokens=12, learning_rate=1e-3
@@ -82,6 +83,11 @@ def test_schedule_is_whole_batches_also_where_sizes_do_not_divide(epochs: float,
             {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.4}
             | {"vllm_tensor_parallel_size": 2, "vllm_max_model_length": 99}
             | {"vllm_importance_sampling_correction": False, "generation_kwargs": {"detokenize": False}},
+        ),
+        (
+            "generator",
+            Generator(backend="vllm", kv_cache_gb=4, gpu_memory_utilization=0.4),
+            {"vllm_gpu_memory_utilization": UNUSED_UTILIZATION},
         ),
         (
             "generator",

@@ -31,6 +31,7 @@ from tiny import (
 from torch import Tensor
 from transformers import AutoModelForCausalLM, TrainingArguments
 from trl import GRPOConfig, GRPOTrainer
+from trl.generation import vllm_generation
 from trl.generation.vllm_generation import extract_logprobs
 from trl.trainer.utils import split_tensor_dict
 
@@ -40,7 +41,7 @@ from maxk.trl import MaxkTrainer
 from maxk.trl.microbatches import by_length
 from maxk.trl.options import as_objective
 from maxk.trl.trainer import combined
-from maxk.trl.vllm import request_groups
+from maxk.trl.vllm import fixed_cache, request_groups
 from surrogates import sequence_surrogate
 
 EXACT = {"type": "bon_offpolicy_exact", "k": 2, "clamp_log_ratio": None}
@@ -577,6 +578,17 @@ def test_vllm_gets_one_request_per_group(prompts: list[list[int]], images: Any, 
     assert [request[:2] for request in engine.requests] == [expected]
     assert [completion[:1] for completion in completions] == prompts
     assert given == {"detokenize": False}
+
+
+def test_engines_of_trl_get_a_cache_of_fixed_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only those started within the context, whatever TRL passes besides."""
+    monkeypatch.setattr("trl.generation.vllm_generation.LLM", dict, raising=False)
+    started = []
+    for size in (1.5, None):
+        with fixed_cache(size):
+            started.append(vllm_generation.LLM(seed=0))
+    started.append(vllm_generation.LLM(seed=0))
+    assert started == [{"seed": 0, "kv_cache_memory_bytes": 1_500_000_000}, {"seed": 0}, {"seed": 0}]
 
 
 # ---- micro-batches

@@ -12,7 +12,7 @@ SOURCE = Path(str(workflow.current_basedir)).parent.parent / "src"
 sys.path.insert(0, str(SOURCE))
 from maxk import config as configuration
 from maxk.artifacts import environment, files
-from maxk.resources import memory
+from maxk.resources import gpus, memory
 from maxk.artifacts.digests import canonical
 from maxk.artifacts.paths import BASE, POLICY_PATTERN
 from maxk.errors import UserError
@@ -75,17 +75,27 @@ wildcard_constraints:
     shard=r"\d+",
 
 
-# On one machine, jobs share its GPUs; on a cluster, the scheduler assigns them. Jobs lock their devices
+# On a cluster, the scheduler assigns whole GPUs. On one machine, jobs take percents of its GPUs and lock them
 # (maxk.resources.gpus), so they never collide; the limit keeps waiting jobs from occupying cores. (Snakemake does not
 # know its executor yet; only on a cluster is it given a number of `nodes`, by --jobs.)
 on_cluster = workflow.resource_settings.nodes is not None
-if CONFIG.gpus and not on_cluster and "gpu" not in workflow.global_resources:
-    workflow.register_resource("gpu", CONFIG.gpus)
+if CONFIG.gpus and not on_cluster and "gpu_percent" not in workflow.global_resources:
+    workflow.register_resource("gpu_percent", 100 * CONFIG.gpus)
 
 
-def gpus(count):
-    """GPUs that a job asks for; 0 on a machine without any."""
-    return count if CONFIG.gpus else 0
+def whole_gpus(count):
+    """GPUs that a job on a cluster asks for."""
+    return count if CONFIG.gpus and on_cluster else 0
+
+
+def gpu_percent(count, fraction):
+    """Percents of GPUs that a job on this machine takes."""
+    return count * gpus.percent(fraction) if CONFIG.gpus and not on_cluster else 0
+
+
+def training_of(wildcards):
+    """The training settings of a job's objective."""
+    return CONFIG.training_of(wildcards.objective)
 
 
 def doubled_on_retry(megabytes):

@@ -30,7 +30,8 @@ rule sample:
     resources:
         mem_mb=doubled_on_retry(lambda _: memory.sample(CONFIG)),
         runtime=12 * 60,
-        gpu=gpus(CONFIG.sampling.gpus),
+        gpu=whole_gpus(CONFIG.sampling.gpus),
+        gpu_percent=gpu_percent(CONFIG.sampling.gpus, CONFIG.sampling.gpu),
     params:
         config=OUT.config,
         settings=settings("sample"),

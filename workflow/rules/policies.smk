@@ -47,13 +47,16 @@ rule train:
     priority: 5
     conda:
         "../../environment.yml"
-    threads: lambda wildcards: CONFIG.training_of(wildcards.objective).processes
+    threads: lambda wildcards: training_of(wildcards).processes
     resources:
         mem_mb=doubled_on_retry(
             lambda wildcards: memory.train(CONFIG, wildcards.objective)
         ),
         runtime=24 * 60,
-        gpu=lambda wildcards: gpus(CONFIG.training_of(wildcards.objective).processes),
+        gpu=lambda wildcards: whole_gpus(training_of(wildcards).processes),
+        gpu_percent=lambda wildcards: gpu_percent(
+            training_of(wildcards).processes, training_of(wildcards).gpu
+        ),
     params:
         config=OUT.config,
         settings=settings("train", "objective"),

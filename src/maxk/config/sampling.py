@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from maxk.schema import Count, Positive, Section, StopString
 
@@ -14,6 +14,9 @@ class Vllm(Section):
 
     tensor_parallel: Count = Field(1, description="GPUs per copy of the model.")
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1, description="Fraction of GPU memory for weights and cache.")
+    kv_cache_gb: Positive | None = Field(
+        None, description="Size of the cache in GB, in place of `gpu_memory_utilization`."
+    )
     max_model_len: Count | None = Field(
         None, description="Longest prompt and completion together, in tokens; default: the model's context length."
     )
@@ -49,8 +52,22 @@ class Sampling(Section):
     )
     entropy: bool = Field(True, description="Keep each completion's mean token entropy (Figure 2).")
     shards: Count = Field(1, description="Jobs per policy; each samples its part of every dataset's problems.")
+    gpu: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Fraction of a GPU that a job takes, as `training.gpu`; below 1, vLLM needs `vllm.kv_cache_gb`.",
+    )
     vllm: Vllm = Vllm()
     seed: int = 0
+
+    @model_validator(mode="after")
+    def _fixed_cache_on_shared_gpus(self) -> Sampling:
+        if self.gpu < 1 and self.backend == "vllm" and self.vllm.kv_cache_gb is None:
+            raise ValueError(
+                f"gpu={self.gpu} shares a GPU, whose free memory vLLM would take for its own; set vllm.kv_cache_gb"
+            )
+        return self
 
     @property
     def gpus(self) -> int:
@@ -60,5 +77,5 @@ class Sampling(Section):
     @property
     def semantics(self) -> dict[str, Any]:
         """The keys that can change a sample; how many are drawn, batch sizes and numbers of GPUs are left out."""
-        execution = dict.fromkeys(("n", "chunk", "shards", "batch_tokens"), True)
+        execution = dict.fromkeys(("n", "chunk", "shards", "batch_tokens", "gpu"), True)
         return self.model_dump(exclude={**execution, "vllm": set(Vllm.model_fields) - {"entropy_top_k"}})

@@ -26,6 +26,9 @@ class Generator(Section):
     )
     url: str | None = Field(None, description="Base URL of the vLLM server; needs `mode: server`.")
     gpu_memory_utilization: float = Field(0.3, gt=0, le=1, description="Fraction of a GPU's memory for colocated vLLM.")
+    kv_cache_gb: Positive | None = Field(
+        None, description="Size of colocated vLLM's cache, in GB, in place of `gpu_memory_utilization`."
+    )
     tensor_parallel: Count = Field(1, description="GPUs that one colocated vLLM engine spans.")
     max_model_len: Count | None = Field(
         None, description="Longest prompt and completion together, in tokens, of colocated vLLM; default: the model's."
@@ -91,6 +94,13 @@ class Training(Section):
     processes: Count = Field(
         1, description="Data-parallel processes: `torchrun`, or `accelerate launch` if `accelerate` is set."
     )
+    gpu: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Fraction of a GPU that each process takes; jobs share a GPU while their fractions add up to at "
+        "most 1. Below 1, vLLM needs `generator.kv_cache_gb` (docs/clusters.md).",
+    )
     accelerate: str | None = Field(None, description="An accelerate config file, such as config/accelerate/fsdp2.yaml.")
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="Precision of the forward and backward pass; `auto`: bfloat16 on a GPU, float32 on the CPU."
@@ -153,6 +163,15 @@ class Training(Section):
         return self
 
     @model_validator(mode="after")
+    def _fixed_cache_on_shared_gpus(self) -> Training:
+        chosen = self.generator
+        if self.gpu < 1 and chosen.backend == "vllm" and chosen.mode == "colocate" and chosen.kv_cache_gb is None:
+            raise ValueError(
+                f"gpu={self.gpu} shares a GPU, whose free memory vLLM would take for its own; set generator.kv_cache_gb"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _sampler_gives_probabilities(self) -> Training:
         if self.old_policy == "sampler" and self.generator.backend != "vllm":
             raise ValueError("old_policy: sampler needs the log-probabilities of generator.backend: vllm")
@@ -163,8 +182,8 @@ class Training(Section):
     @property
     def semantics(self) -> dict[str, Any]:
         """The keys that can change the trained policy; those that say where and how it is computed are left out."""
-        execution = {"checkpoint_every", "accelerate", "gradient_checkpointing", "torch_compile"}
-        generator = {"url", "gpu_memory_utilization", "tensor_parallel", "max_model_len"}
+        execution = {"checkpoint_every", "gpu", "accelerate", "gradient_checkpointing", "torch_compile"}
+        generator = {"url", "gpu_memory_utilization", "kv_cache_gb", "tensor_parallel", "max_model_len"}
         return self.model_dump(exclude={**dict.fromkeys(execution, True), "generator": generator})
 
     @property

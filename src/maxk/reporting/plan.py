@@ -18,7 +18,7 @@ from maxk.artifacts import files, records
 from maxk.config import Config, HubBase, read_yaml
 from maxk.errors import UserError
 from maxk.reporting import markdown
-from maxk.resources import memory
+from maxk.resources import gpus, memory
 
 SECONDS = 3600.0
 
@@ -179,9 +179,10 @@ def peak_disk_gb(config: Config, rows: Sequence[Row], profile: Profile) -> float
 
     A job keeps two checkpoints while it writes a third, and removes them when it ends.
     """
-    trained = [config.training_of(objective).processes for objective in config.objectives]
+    trained = [config.training_of(objective) for objective in config.objectives]
     jobs = len(trained) * len(config.seeds)
-    at_once = min(jobs, max(1, config.gpus // min(trained))) if trained else 0
+    taken = [gpus.percent(training.gpu) * training.processes for training in trained]
+    at_once = min(jobs, max(1, 100 * config.gpus // min(taken))) if trained else 0
     return total(rows).disk_gb + 3 * at_once * profile.checkpoint_gb.value
 
 
@@ -200,8 +201,9 @@ def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
         yield _FORMAT.format(row.stage, *(shown(value) if value else "-" for value, shown in cells))
     yield ""
     if profile.devices:
-        gpus = config.gpus or profile.devices
-        yield f"{_time(total(rows).device_hours / gpus)} on {markdown.count(gpus, 'GPU')}, if none is ever idle"
+        devices = config.gpus or profile.devices
+        time = _time(total(rows).device_hours / devices)
+        yield f"{time} on {markdown.count(devices, 'GPU')}, if none is ever idle and jobs share none"
     yield f"{_size(peak_disk_gb(config, rows, profile))} of disk at most, with the checkpoints of training jobs"
     yield ""
     for dataset, section in config.datasets.items():

@@ -1,18 +1,21 @@
-"""Assigns the GPUs of one machine, each to one job at a time.
+"""Assigns the GPUs of one machine to jobs, whole or in fractions.
 
-Jobs of one Snakemake run, of several runs, or of several users must not share a GPU. `hold(n)`, called before torch is
-used, locks n free devices and sets CUDA_VISIBLE_DEVICES to them. If the variable was already set, as Slurm and
-Kubernetes do, only the devices it names are used.
+Jobs of one Snakemake run, of several runs, or of several users must not take more of a GPU than there is. `hold(n,
+fraction)`, called before torch is used, locks that fraction of n devices and sets CUDA_VISIBLE_DEVICES to them. If the
+variable was already set, as Slurm and Kubernetes do, only the devices it names are used.
 
-The locks are the kernel's, on files named by device UUID (different jobs may number the same device differently). They
-end with the process, however that ends, and survive `exec`.
+The locks are the kernel's, on files named by device UUID (different jobs may number the same device differently); each
+of a file's first hundred bytes stands for one percent of the device. They end with the process, however that ends, and
+survive `exec`.
 """
 
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import platform
+import struct
 import subprocess
 import sys
 import time
@@ -20,12 +23,18 @@ from pathlib import Path
 
 from maxk.errors import UserError
 
-LOCKS = Path("/tmp/maxk-gpus")  # not TMPDIR, which may differ between jobs
+LOCKS = Path("/tmp/maxk-gpu-locks")  # not TMPDIR, which may differ between jobs
 _POLL_S = 1.0
+_WHOLE = 100  # percent
 
 
-def hold(count: int) -> None:
-    """Locks `count` GPUs until the process ends; waits until that many are free. 0 hides all GPUs.
+def percent(fraction: float) -> int:
+    """The percent of a GPU that a fraction takes: three jobs of 1/3 fit."""
+    return max(1, math.floor(_WHOLE * fraction + 1e-9))
+
+
+def hold(count: int, fraction: float = 1.0) -> None:
+    """Locks `fraction` of each of `count` GPUs until the process ends; waits until they are free. 0 hides all GPUs.
 
     Raises UserError if fewer are visible, or if torch finds fewer: the job would silently run on the CPU. GPUs that
     nvidia-smi does not list (AMD's, or in a container without the tool) are left alone.
@@ -36,13 +45,20 @@ def hold(count: int) -> None:
     if devices := visible():
         _require(count, len(devices), "nvidia-smi shows")
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # CUDA then numbers devices as nvidia-smi does
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(_take(devices, count))
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(_take(devices, count, percent(fraction)))
     require(count)
 
 
 def require(count: int) -> None:
     """Raises UserError unless torch finds `count` GPUs."""
     _require(count, _found_by_torch(), "torch finds")
+
+
+def limit_memory(fraction: float) -> None:
+    """Lets torch allocate at most `fraction` of this process's GPU: a job ends before it takes a neighbour's memory."""
+    import torch
+
+    torch.cuda.set_per_process_memory_fraction(fraction, int(os.environ.get("LOCAL_RANK", 0)))
 
 
 def _require(count: int, found: int, source: str) -> None:
@@ -94,8 +110,8 @@ def _uuids() -> list[str]:
     return done.stdout.split() if done.returncode == 0 else []
 
 
-def _take(devices: dict[str, str], count: int) -> list[str]:
-    """Names of `count` devices that are locked from now on.
+def _take(devices: dict[str, str], count: int, size: int) -> list[str]:
+    """Names of `count` devices of which `size` percent are locked from now on.
 
     A waiting job holds the queue, so a job that needs every GPU is not starved by jobs that need one.
     """
@@ -104,22 +120,36 @@ def _take(devices: dict[str, str], count: int) -> list[str]:
     taken: list[str] = []
     reported = False
     while True:
-        free = (name for name, uuid in devices.items() if name not in taken and _lock(uuid))
-        taken += [name for _, name in zip(range(count - len(taken)), free, strict=False)]
+        _take_free(devices, count, size, taken)
         if len(taken) == count:
             os.close(queue)
             return sorted(taken, key=list(devices).index)
         if not reported:
-            print(f"waiting for {count} of {len(devices)} GPUs; other jobs hold them", file=sys.stderr, flush=True)
+            print(f"waiting for {_amount(count, size)} of {len(devices)} GPUs; other jobs hold them", file=sys.stderr)
+            sys.stderr.flush()
             reported = True
         time.sleep(_POLL_S)
 
 
-def _lock(uuid: str) -> bool:
-    """Whether the device was free; then this process holds it until it ends."""
+def _amount(count: int, size: int) -> str:
+    return str(count) if size == _WHOLE else f"{size} % of {count}"
+
+
+def _take_free(devices: dict[str, str], count: int, size: int, taken: list[str]) -> None:
+    """Adds devices to `taken` until there are `count`, empty devices before shared ones."""
+    for first in range(_WHOLE - size + 1):
+        for name, uuid in devices.items():
+            if len(taken) < count and name not in taken and _lock(uuid, first, size):
+                taken.append(name)
+
+
+def _lock(uuid: str, first: int, size: int) -> bool:
+    """Whether `size` percent from `first` on were free; then this process holds them until it ends."""
     descriptor = _open(uuid)
+    # struct flock. These locks belong to the open file, as flock's do, and not to the process.
+    wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, first, size, 0)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
     except BlockingIOError:
         os.close(descriptor)
         return False
@@ -132,6 +162,6 @@ def _open(name: str) -> int:
     umask = os.umask(0)
     try:
         LOCKS.mkdir(mode=0o777, exist_ok=True)
-        return os.open(LOCKS / name, os.O_RDONLY | os.O_CREAT, 0o644)
+        return os.open(LOCKS / name, os.O_RDWR | os.O_CREAT, 0o666)
     finally:
         os.umask(umask)

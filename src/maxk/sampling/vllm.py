@@ -32,6 +32,7 @@ from maxk import sampling
 from maxk.artifacts import models
 from maxk.artifacts.records import Policy
 from maxk.config import Sampling
+from maxk.config.sampling import Vllm
 from maxk.errors import UserError
 from maxk.sampling import Completion, Drawn, Request
 
@@ -63,7 +64,7 @@ class VllmBackend:
                 skip_tokenizer_init=not config.stop,
                 dtype=self.dtype,
                 tensor_parallel_size=config.vllm.tensor_parallel,
-                gpu_memory_utilization=config.vllm.gpu_memory_utilization,
+                **cache(config.vllm),
                 max_model_len=config.vllm.max_model_len,
                 max_num_seqs=config.vllm.max_num_seqs,
                 enforce_eager=config.vllm.enforce_eager,
@@ -162,6 +163,14 @@ class VllmBackend:
         parameters = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
         [output] = self._run(iter([("weights", ids, parameters)]))
         return np.array([at[token].logprob for token, at in zip(ids[1:], output.prompt_logprobs[1:], strict=True)])
+
+
+def cache(config: Vllm) -> dict[str, Any]:
+    """The engine's arguments for the memory it may take."""
+    if config.kv_cache_gb is None:
+        return {"gpu_memory_utilization": config.gpu_memory_utilization}
+    # vLLM demands the fraction of the memory to be free even if its cache has a fixed size.
+    return {"gpu_memory_utilization": 0.01, "kv_cache_memory_bytes": round(config.kv_cache_gb * 1e9)}
 
 
 def reference_scores(policy: Policy, ids: Sequence[int], dtype: str) -> np.ndarray:

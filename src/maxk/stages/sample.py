@@ -43,7 +43,7 @@ def register_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     config = configuration.load(args.config)
-    gpus.hold(config.sampling.gpus if config.gpus else 0)
+    gpus.hold(config.sampling.gpus if config.gpus else 0, config.sampling.gpu)
     policy = files.read_policy(config.layout.policy(args.policy))
     mine = share_of(config, args.shard)
     tasks = {name: _tasks(config, name, mine) for name in config.evaluated}

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     require_generator(training)
     reporters.require_installed(config)
     if training.processes == 1 or os.environ.get("WORLD_SIZE") != str(training.processes):  # not launched yet
-        gpus.hold(training.processes if config.gpus else 0)
+        gpus.hold(training.processes if config.gpus else 0, training.gpu)
         if training.processes > 1:
             _launch(training)
     if training.processes > 1 and int(os.environ["RANK"]) > 0:  # only the first process reports and writes
@@ -131,6 +131,8 @@ def _optimise(
     training, name = config.training_of(objective), policy_name(objective, seed)
     if not torch.cuda.is_available():
         torch.set_num_threads(1)  # more threads do not speed up small models, and jobs run side by side
+    elif training.gpu < 1:
+        gpus.limit_memory(training.gpu)
     checkpoints = folder / "checkpoints" / lineage
     tokenizer = models.tokenizer(base.model, base.revision, padding_side="left")
     rows, heldout = _prompts(config, training, problems, tokenizer, seed)
@@ -157,6 +159,7 @@ def _optimise(
             old_policy=training.old_policy,
             reference_precision=training.reference_precision,
             stop=training.stop,
+            kv_cache_gb=training.generator.kv_cache_gb,
         )
         trainer.remove_callback(PrinterCallback)
         if trainer.is_world_process_zero():

@@ -18,6 +18,7 @@ from trl import GRPOConfig
 
 from maxk.artifacts import models
 from maxk.config import Training
+from maxk.trl.vllm import UNUSED_UTILIZATION
 
 
 def schedule(config: Training, problems: int, seed: int) -> list[int]:
@@ -114,7 +115,7 @@ def _generation(config: Training) -> dict[str, Any]:
         "use_vllm": True,
         "vllm_mode": chosen.mode,
         "vllm_server_base_url": chosen.url,
-        "vllm_gpu_memory_utilization": chosen.gpu_memory_utilization,
+        "vllm_gpu_memory_utilization": UNUSED_UTILIZATION if chosen.kv_cache_gb else chosen.gpu_memory_utilization,
         "vllm_tensor_parallel_size": chosen.tensor_parallel,
         "vllm_max_model_length": chosen.max_model_len,
         "vllm_importance_sampling_correction": corrected,

@@ -13,6 +13,7 @@ from torch import Tensor
 from maxk.errors import UserError
 from maxk.sampling import stopping
 from maxk.trl import MaxkTrainer
+from maxk.trl.vllm import fixed_cache
 
 # Nats per token before the first step. In bfloat16 0.0003 was seen, and 4.3 with a reference that had lost half of its
 # weights.
@@ -24,15 +25,22 @@ class PolicyTrainer(MaxkTrainer):
 
     reference_precision   "float32" or "bfloat16": the type of the reference model's weights.
     stop                  strings that end a completion; the generator must be told of them, too (`arguments`).
+    kv_cache_gb           size of colocated vLLM's cache; None: what `vllm_gpu_memory_utilization` leaves for it.
 
     Reward functions with a method `start` begin as soon as the completions are there, so that programs run while the
     reference model computes. Raises UserError before the first step if the reference model differs from the policy.
     """
 
     def __init__(
-        self, *args: Any, reference_precision: str = "float32", stop: Sequence[str] = (), **kwargs: Any
+        self,
+        *args: Any,
+        reference_precision: str = "float32",
+        stop: Sequence[str] = (),
+        kv_cache_gb: float | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        with fixed_cache(kv_cache_gb):
+            super().__init__(*args, **kwargs)
         self._stop = tuple(stop)
         if stop and not self.use_vllm:  # generate() looks for stop strings only if it is given the tokenizer
             self.model.generate = partial(self.model.generate, tokenizer=self.processing_class)
