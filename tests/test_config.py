@@ -301,7 +301,15 @@ def test_reference_names_every_key_of_every_objective(root: Path) -> None:
 def test_default_config_spells_out_every_value_a_user_would_change(defaults: dict) -> None:
     """Sections of the default file hold all keys of the schema but those that are rarely touched."""
     rarely = {"seed", "max_grad_norm", "evaluation", "entropy_bonus"}
-    rarely |= {"processes", "accelerate", "precision", "gradient_checkpointing", "lora", "generator"}  # larger scales
+    rarely |= {
+        "gpu",
+        "processes",
+        "accelerate",
+        "precision",
+        "gradient_checkpointing",
+        "lora",
+        "generator",
+    }  # larger scales
     rarely |= {"reference_precision", "torch_compile", "old_policy"}
     rarely |= {"stop"}  # its default depends on `base`
     sections = {
