@@ -66,6 +66,31 @@ def test_the_sums(config: Config, rates: Rates, tmp_path: Path, monkeypatch: pyt
     assert peak == pytest.approx(total.disk_gb + 3 * profile.checkpoint_gb.value)  # one trains at a time
 
 
+def test_times_of_finished_jobs_replace_the_rates(
+    config: Config, rates: Rates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs that take half a GPU hold half of their time on it."""
+    monkeypatch.chdir(tmp_path)
+    halves = {"training": config.training.model_copy(update={"gpu": 0.5})}
+    config = config.model_copy(update={"gpus": 1, **halves})
+    for *stage, seconds in (
+        ("train", "bon_offpolicy", "seed0", 400),
+        ("train", "bon_offpolicy", "seed1", 800),
+        ("sample", "base", "0", 100),
+        ("sample", "bon_offpolicy", "seed0", "1", 300),
+    ):
+        path = Path(config.layout.benchmark(*stage))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"s\th:m:s\tmax_rss\n{seconds}\t0:00:00\t-\n")
+    rows = {row.stage: row for row in plan.plan(config, rates.profiles["7b-h100"])}
+    train, sample = rows["train bon_offpolicy"], rows["sample"]
+    assert (train.hours, train.device_hours) == (600 / 3600, 2 * 600 / 3600 / 2)
+    assert (sample.hours, sample.device_hours) == (200 / 3600, 6 * 200 / 3600)
+    assert rows["verify"].measured == 0
+    said = "\n".join(plan.lines(config, rates, "7b-h100"))
+    assert "measured, not estimated by rates: train bon_offpolicy (2 jobs), sample (2 jobs)" in said
+
+
 def test_processes_share_the_tokens_and_hold_their_gpus(defaults: dict, rates: Rates, root: Path) -> None:
     paper = configuration.parse(configuration.overlay(defaults, configuration.read_yaml(root / "config/paper.yaml")))
     row = next(row for row in plan.plan(paper, rates.profiles["7b-h100"]) if row.stage == "train grpo")

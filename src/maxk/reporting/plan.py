@@ -1,13 +1,16 @@
 """The cost of an experiment, before it runs: jobs, samples, test runs, GPU time and disk, from its config and rates.
 
 `config/rates.yaml` holds the rates, each with its unit and source, for a base model and a device. Problems are counted
-in the prepared files if there are any, else assumed. GPU time is what a scheduler counts: a job holds its GPUs while it
-loads the model, and while a training step's programs are graded (`maxk plan config/paper.yaml`).
+in the prepared files if there are any, else assumed. Where jobs of a stage have finished, their measured time replaces
+the rates. GPU time is what a scheduler counts: a job holds its GPUs, or its fraction of one, while it loads the model,
+and while a training step's programs are graded (`maxk plan config/paper.yaml`).
 """
 
 from __future__ import annotations
 
+import csv
 import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -77,6 +80,7 @@ class Row(NamedTuple):
     device_hours: float = 0
     core_hours: float = 0
     disk_gb: float = 0
+    measured: int = 0  # jobs of the stage that have finished, from which `hours` comes
 
 
 def read_rates(path: str) -> Rates:
@@ -125,12 +129,14 @@ def plan(config: Config, profile: Profile) -> Iterator[Row]:
     tokens = samples * profile.completion_tokens.value
     seconds = tokens / profile.generated_tokens_per_s.value / config.sampling.gpus / jobs + profile.startup_s.value
     sample = Row("sample", jobs, memory_gb=memory.sample(config) / 1e3, samples=samples)
-    yield _on_devices(
-        sample._replace(disk_gb=tokens * profile.bytes_per_token.value / 1e9), seconds, config.sampling.gpus, profile
-    )
+    sample = sample._replace(disk_gb=tokens * profile.bytes_per_token.value / 1e9)
+    yield _on_devices(sample, seconds, config.sampling.gpus, profile, config.sampling.gpu, finished(config, "sample"))
     graded = tests / profile.tests_per_s.value / SECONDS
-    hours = graded / config.verification.workers / jobs
+    hours, taken = graded / config.verification.workers / jobs, finished(config, "verify")
+    if taken:
+        hours = statistics.mean(taken) / SECONDS
     verify = Row("verify", jobs, memory_gb=memory.verify(config) / 1e3, hours=hours, samples=samples, tests=tests)
+    verify = verify._replace(measured=len(taken))
     yield verify._replace(core_hours=graded)
     yield Row("score", policies)
 
@@ -156,16 +162,30 @@ def _training(config: Config, objective: str, profile: Profile) -> Row:
         core_hours=seeds * graded / SECONDS,
         disk_gb=seeds * profile.policy_gb.value,
     )
-    return _on_devices(row, seconds, training.processes, profile)
+    return _on_devices(row, seconds, training.processes, profile, training.gpu, finished(config, "train", objective))
 
 
-def _on_devices(row: Row, seconds: float, devices: int, profile: Profile) -> Row:
-    """The row with the time of its jobs: on GPUs, or on cores if the profile has no GPU."""
-    hours = seconds / SECONDS
+def finished(config: Config, *stage: str) -> list[float]:
+    """Seconds of the stage's jobs that have finished, as Snakemake measured them."""
+    paths = Path(config.layout.benchmark(*stage)).with_suffix("").rglob("*.tsv")
+    rows = [next(csv.DictReader(path.read_text().splitlines(), delimiter="\t")) for path in sorted(paths)]
+    return [float(row["s"]) for row in rows]
+
+
+def _on_devices(
+    row: Row, seconds: float, devices: int, profile: Profile, fraction: float, taken: Sequence[float]
+) -> Row:
+    """The row with the time of its jobs: on GPUs, or on cores if the profile has no GPU.
+
+    `seconds` come from rates of a job alone on its GPU; the times of finished jobs `taken` replace them, and those jobs
+    shared the GPU if they take a `fraction`.
+    """
+    hours = (statistics.mean(taken) if taken else seconds) / SECONDS
+    row = row._replace(hours=hours, measured=len(taken))
     held = hours * devices * row.jobs
     if profile.devices:
-        return row._replace(gpus=devices, hours=hours, device_hours=held)
-    return row._replace(hours=hours, core_hours=held)
+        return row._replace(gpus=devices, device_hours=held * (fraction if taken else 1))
+    return row._replace(core_hours=held)
 
 
 def total(rows: Sequence[Row]) -> Row:
@@ -203,8 +223,10 @@ def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
     if profile.devices:
         devices = config.gpus or profile.devices
         time = _time(total(rows).device_hours / devices)
-        yield f"{time} on {markdown.count(devices, 'GPU')}, if none is ever idle and jobs share none"
+        yield f"{time} on {markdown.count(devices, 'GPU')}, if none is ever idle"
     yield f"{_size(peak_disk_gb(config, rows, profile))} of disk at most, with the checkpoints of training jobs"
+    if timed := [f"{row.stage} ({markdown.count(row.measured, 'job')})" for row in rows if row.measured]:
+        yield f"measured, not estimated by rates: {', '.join(timed)}"
     yield ""
     for dataset, section in config.datasets.items():
         found = [(split, count(config, dataset, split)) for split in ("train", "test") if section.has(split)]
