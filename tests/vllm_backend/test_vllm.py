@@ -27,7 +27,7 @@ from maxk.sampling import Completion, Request
 from maxk.sampling.transformers import TransformersBackend
 from maxk.sampling.vllm import TOLERANCE, VllmBackend, grouped_entropy
 
-ENGINE = Vllm(gpu_memory_utilization=0.3, enforce_eager=True, max_num_seqs=128, entropy_top_k=20)
+ENGINE = Vllm(kv_cache_gb=0.3, enforce_eager=True, max_num_seqs=128, entropy_top_k=20)
 CONFIG = Sampling(backend="vllm", n=8, chunk=4, max_tokens=20, vllm=ENGINE)
 PROBLEMS = [
     Problem(f"p/{i}", "p", "test", statement, [Test("1", "1")])
