@@ -49,8 +49,8 @@ def tokenizer(model: str, revision: str | None, **options: Any) -> Any:
     return AutoTokenizer.from_pretrained(model, revision=revision, **NO_CODE, **options)
 
 
-def causal_lm(model: str, revision: str | None, dtype: str) -> Any:
-    """The model. Raises OSError if it has no safetensors weights."""
+def causal_lm(model: str, revision: str | None, dtype: str, device_map: str | None = None) -> Any:
+    """The model, on the CPU or spread as `device_map` says. Raises OSError if it has no safetensors weights."""
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(model, revision=revision, dtype=dtype, **SAFE)
+    return AutoModelForCausalLM.from_pretrained(model, revision=revision, dtype=dtype, device_map=device_map, **SAFE)

@@ -71,6 +71,10 @@ class Layout:
         """Folder of the completions that sampling jobs with the same settings have drawn so far (a journal)."""
         return f"{self.root}/drawn/{policy}/{digest}"
 
+    def measured(self, policy: str, digest: str) -> str:
+        """Folder of the entropies of what is drawn (a journal)."""
+        return f"{self.drawn(policy, digest)}/entropy"
+
     def prompts(self, policy: str, dataset: str, shard: int | str) -> str:
         """Rendered prompts, one row per problem."""
         return f"{self.root}/samples/{policy}/{dataset}/{shard}.prompts.parquet"
