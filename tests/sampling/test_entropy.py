@@ -105,7 +105,7 @@ def padded(batch: Sequence[Part]) -> tuple[int, int, int]:
 def test_samples_of_a_backend(base_model: str) -> None:
     """Ended, stopped and cut samples, the last token included; top-p changes what is drawn, not what is measured."""
     prompts = ["sort up, total\n", "double, count all distinct values\n", "halve, show\n"]
-    config = HOT.model_copy(update={"max_tokens": 14, "stop": ("(",)})
+    config = HOT.model_copy(update={"max_tokens": 14, "stop": ("max",)})
     backend = TransformersBackend(policy(base_model), config)
     requests = [sampling.Request(f"p/{i}", prompt, 0, 24, seed=i) for i, prompt in enumerate(prompts)]
     found = [(r.prompt, c) for done in backend.sample(requests) for r, completions in done for c in completions]

@@ -178,7 +178,7 @@ def test_tokens_are_those_whose_entropies_are_measured(
     backend: VllmBackend, policies: list[Policy], model: Any
 ) -> None:
     """Stopped, ended and cut samples, by the pass over finished samples."""
-    backend.config = CONFIG.model_copy(update={"stop": ("(",), "max_tokens": 12})
+    backend.config = CONFIG.model_copy(update={"stop": ("max",), "max_tokens": 12})
     found = [(r.prompt, c) for done in backend.sample(REQUESTS) for r, completions in done for c in completions]
     given = [(sampling.prompt_ids(prompt, backend.tokenizer), completion.tokens) for prompt, completion in found]
     for (prompt, completion), entropy in zip(given, Entropies(policies[0], CONFIG)(given), strict=True):
