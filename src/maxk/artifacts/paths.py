@@ -47,6 +47,11 @@ class Layout:
         """Verdicts of programs graded before, per machine: SQLite's write-ahead log does not work over a network."""
         return f"{self.root}/cache/verdicts-{host}.sqlite"
 
+    @property
+    def weights(self) -> str:
+        """Digests of the files of local models, so that weights are read once per run and not once per job."""
+        return f"{self.root}/cache/weights.json"
+
     def problems(self, dataset: str) -> str:
         """Problems of a dataset, with both splits."""
         return f"{self.root}/data/{dataset}/problems.parquet"
