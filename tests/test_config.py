@@ -193,7 +193,7 @@ def test_a_stage_depends_on_its_own_settings_only(defaults: dict) -> None:
     assert changed({"datasets": renamed}) == {"report"}
     assert changed({"verification": {"workers": 2}}) == set()
     assert changed({"sampling": {"shards": 4, "batch_tokens": 8, "vllm": {"tensor_parallel": 2}}}) == set()
-    assert changed({"sampling": {"vllm": {"entropy_top_k": 5}}}) == {"sample"}
+    assert changed({"sampling": {"entropy": False}}) == {"sample"}
     assert changed({"verification": {"cpu_s": 1.0}}) == {"train", "verify"}
     assert changed({"training": {"epochs": 2}}) == {"train"}
     assert changed({"sampling": {"temperature": 0.5}}) == {"sample"}

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maxk.artifacts import files, records
+from maxk.artifacts import files, models, records
 from maxk.artifacts.digests import digest_of
 from maxk.artifacts.records import Policy, Problem, Provenance, Task, Test
 from maxk.errors import UserError
@@ -163,3 +163,26 @@ def test_a_lock_that_is_not_waited_for_is_one_line(tmp_path: Path) -> None:
     with files.lock(tmp_path), pytest.raises(UserError, match="another run is using it"):
         files.lock(tmp_path, wait=False)
     files.lock(tmp_path, wait=False).close()
+
+
+def test_weights_are_read_once_and_again_after_any_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after an edit that keeps size and modification time, as `cp -p` and `touch -r` do."""
+    read, original = [], files.digest
+    monkeypatch.setattr(files, "digest", lambda path: read.append(Path(path).name) or original(path))
+    model, known = tmp_path / "model", tmp_path / "cache" / "weights.json"
+    model.mkdir()
+    (model / "model.safetensors").write_bytes(b"1")
+    (model / "config.json").write_text("{}")
+    first = models.digest(str(model), known)
+    assert models.digest(str(model), known) == first
+    assert sorted(read) == ["config.json", "model.safetensors"]
+    weights, read[:] = model / "model.safetensors", []
+    times = weights.stat()
+    weights.write_bytes(b"2")
+    os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+    second = models.digest(str(model), known)
+    assert read == ["model.safetensors"]
+    assert first != second
+    assert models.digest("org/model", known) is None
+    model.rename(tmp_path / "moved")
+    assert models.digest(str(tmp_path / "moved"), tmp_path / "other.json") == second

@@ -23,6 +23,8 @@ from maxk.artifacts.journal import Journal
 from maxk.artifacts.records import Policy, Provenance
 from maxk.config import Config
 from maxk.errors import UserError
+from maxk.resources import gpus
+from maxk.sampling.entropy import Entropies
 from maxk.stages import sample
 
 CONFIG = "results/seconds/config.json"
@@ -88,6 +90,14 @@ def made(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by the number of GPUs that each sampling job locks."""
+    counts: list[int] = []
+    monkeypatch.setattr(gpus, "hold", lambda count, fraction: counts.append(count))
+    return counts
+
+
 @pytest.mark.parametrize(("before", "after", "drawn"), [(4, 8, 4), (8, 8, 0), (8, 4, 0)])
 def test_another_n_draws_what_is_missing(
     before: int, after: int, drawn: int, evaluate: Any, requested: list[int], tmp_path: Path
@@ -130,6 +140,58 @@ def test_other_settings_reuse_nothing(evaluate: Any, requested: list[int]) -> No
     assert requested == [40, 40, 0]
 
 
+def test_a_job_with_nothing_to_draw_waits_for_no_gpu(evaluate: Any, held: list[int], tmp_path: Path) -> None:
+    evaluate("one", n=8)("sample base")
+    first = made(tmp_path / "one")
+    evaluate("one", n=8)("sample base")
+    evaluate("one", n=4)("sample base")
+    assert len(held) == 1
+    evaluate("one", n=8)("sample base")
+    assert len(held) == 1
+    assert made(tmp_path / "one") == first
+    evaluate("one", n=12)("sample base")
+    assert len(held) == 2
+
+
+def test_entropies_are_measured_of_finished_samples(
+    evaluate: Any, requested: list[int], held: list[int], tmp_path: Path
+) -> None:
+    """Asked for later, they are those of a run that measured them at once; no sample is drawn again."""
+    evaluate("later", entropy=False)("sample base")
+    [path, _] = sorted((tmp_path / "later/results/seconds/samples/base").rglob("0.parquet"))
+    assert pq.read_table(path).column("entropy").null_count == 8 * 3
+    evaluate("later")("sample base")
+    evaluate("at_once")("sample base")
+    assert requested == [40, 0, 40]
+    assert len(held) == 3
+    assert made(tmp_path / "later") == made(tmp_path / "at_once")
+    assert pq.read_table(path).column("entropy").null_count == 0
+    assert files.read_provenance(path).environment["entropy"] == "cpu float32"
+
+
+def test_stopped_while_it_measures_it_goes_on(
+    evaluate: Any, requested: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, calls = Entropies.__call__, []
+
+    def twice(self: Entropies, given: Any) -> list[float]:
+        calls.append(len(given))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(self, given)
+
+    monkeypatch.setattr(Entropies, "__call__", twice)
+    run = evaluate("stopped")
+    with pytest.raises((KeyboardInterrupt, SystemExit, AssertionError)):
+        run("sample base")
+    assert len(calls) == 3
+    run("sample base")
+    evaluate("at_once")("sample base")
+    assert requested == [40, 0, 40]
+    assert sum(calls) == 40 + calls[2] + 40
+    assert made(tmp_path / "stopped") == made(tmp_path / "at_once")
+
+
 def test_samples_of_other_weights_are_not_taken(
     evaluate: Any, requested: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,7 +220,7 @@ def test_samples_of_another_machine_are_taken_if_its_numbers_have_the_same_type(
 
     def place(gpus: int, **sampling: Any) -> Path:
         changed = seconds.model_copy(update={"gpus": gpus, "sampling": seconds.sampling.model_copy(update=sampling)})
-        return sample._journal(changed, policy, "weights").folder
+        return sample._journals(changed, policy)[0].folder
 
     assert place(0) == place(0, shards=3) != place(1) == place(4)
     assert place(0, dtype="float32") == place(1, dtype="float32")
@@ -209,7 +271,8 @@ def test_killed_in_mid_shard_it_goes_on_and_ends_the_same(evaluate: Any, request
 
 
 def streams(folder: Path) -> list[Path]:
-    return list((folder / "results/seconds/drawn/base").rglob("*.arrow"))
+    """The streams of samples; those of entropies are a folder deeper."""
+    return list((folder / "results/seconds/drawn/base").glob("*/*.arrow"))
 
 
 def killed(folder: Path) -> int:

@@ -166,10 +166,10 @@ def test_shards_of_the_pipeline(here: Path) -> None:
         read(Path("shards"))
 
 
-def shard(name: str, indices: list[int], **changes: object) -> None:
+def shard(name: str, indices: list[int], problem: str = "p", **changes: object) -> None:
     """A shard of verdicts of one problem."""
     count = len(indices)
-    columns = {"problem_id": ["p"] * count, "sample_index": indices, "extraction": ["bare"] * count}
+    columns = {"problem_id": [problem] * count, "sample_index": indices, "extraction": ["bare"] * count}
     columns |= {"statuses": [["passed"] * 2] * count, "program": ["a"] * count, "outputs": [["x"] * 2] * count}
     source = {"stage": "verify", "experiment": "x", "settings": {"cpu_s": 1}, "inputs": {"samples": name}, **changes}
     files.write_table(Path(f"shards/{name}.parquet"), columns, records.VERDICT_AND_OUTPUTS, Provenance(**source))
@@ -201,6 +201,42 @@ def test_shards_of_two_evaluations_are_refused(indices: list[int], changes: dict
     shard("1", indices, **changes)
     for one in (read, read_results):
         with pytest.raises(UserError, match=message):
+            one(Path("shards"))
+
+
+OF_TWO = {"shards": 2, "n": 2}
+
+
+@pytest.mark.parametrize(
+    ("absent", "changes", "message"),
+    [
+        (["0"], {}, r"^shards: shard 0 of 0 … 1 is missing; run the pipeline again, which continues$"),
+        (["1"], {}, r"^shards: shard 1 of 0 … 1 is missing"),
+        (["1"], {"n": 3}, r"^shards: shard 1 of 0 … 1 is missing"),
+        ([], {"n": 3}, r"do not belong together: n is 2 in one and 3 in the other"),
+    ],
+)
+def test_an_unfinished_evaluation_is_refused(absent: list[str], changes: dict, message: str, here: Path) -> None:
+    """A run that is stopped or still going on: shards that are not there, or have the samples of a smaller n."""
+    shard("0", [0, 1], environment={**OF_TWO, "shard": 0})
+    shard("1", [0, 1], problem="q", environment={**OF_TWO, "shard": 1})
+    assert read(Path("shards")).n == 2
+    assert read(Path("shards/0.parquet")).n == 2  # one shard, asked for by name
+    shard("1", [0, 1], problem="q", environment={**OF_TWO, "shard": 1, **changes})
+    for name in absent:
+        Path(f"shards/{name}.parquet").unlink()
+    for one in (read, read_results):
+        with pytest.raises(UserError, match=message):
+            one(Path("shards"))
+
+
+@pytest.mark.parametrize("recorded", [{}, {"shards": 2, "n": 3}])
+def test_fewer_samples_than_asked_are_refused(recorded: dict[str, int], here: Path) -> None:
+    """Also in files that do not say how many were asked for: all problems of an evaluation have the same number."""
+    shard("0", [0, 1, 2], environment={**recorded, "shard": 0})
+    shard("1", [0, 2], problem="q", environment={**recorded, "shard": 1})
+    for one in (read, read_results):
+        with pytest.raises(UserError, match=r"^shards: problem 'q' has 2 samples, expected 3; run the pipeline again"):
             one(Path("shards"))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
@@ -14,7 +13,6 @@ from maxk.artifacts.records import Policy
 from maxk.config import Sampling
 from maxk.errors import UserError
 from maxk.sampling import Request, stopping
-from maxk.sampling.vllm import grouped_entropy
 
 POLICY = Policy("base", "Base model", "nowhere")
 
@@ -27,23 +25,6 @@ def test_vllm_is_never_replaced_silently(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"sampling\.backend=vllm: vLLM is not installed here; docs/sampling\.md"):
         sampling.BACKENDS["vllm"](POLICY, Sampling(backend="vllm"))
-
-
-def test_grouped_entropy_bounds_the_entropy_from_below() -> None:
-    p = np.random.default_rng(0).dirichlet(np.full(300, 0.05), size=200)
-    p = -np.sort(-p, axis=1)
-    exact = -(p * np.log(p, where=p > 0, out=np.zeros_like(p))).sum(1)
-    before = np.zeros(len(p))
-    for k in (1, 5, 20, 300):
-        with np.errstate(divide="ignore"):
-            grouped = grouped_entropy(np.log(p[:, :k]))
-        rest = np.clip(1 - p[:, :k].sum(1), 0, 1)
-        assert (grouped <= exact + 1e-9).all()
-        assert (exact - grouped <= rest * np.log(max(300 - k, 1)) + 1e-9).all()
-        assert (grouped >= before - 1e-9).all()
-        before = grouped
-    np.testing.assert_allclose(before, exact, atol=1e-9)
-    assert grouped_entropy(np.log([[1.0]])) == 0
 
 
 def test_a_prompt_gets_one_beginning_of_sequence(base_model: str) -> None:
@@ -89,8 +70,8 @@ def test_a_completion_is_cut_after_its_first_stop_string(text: str, kept: str | 
 
 def test_finish_reasons_of_token_rows() -> None:
     rows = [[*map(ord, text)] for text in ("ab_", "abEND", "abc")]
-    found = sampling.completions(rows, [None] * 3, [ord("_")], ("END",), Letters())
-    assert [(c.text, c.n_tokens, c.finish_reason) for c in found] == [
+    found = sampling.completions(rows, [ord("_")], ("END",), Letters())
+    assert [(c.text, len(c.tokens), c.finish_reason) for c in found] == [
         ("ab", 3, "stop"),
         ("abEND", 5, "stop_string"),
         ("abc", 3, "length"),

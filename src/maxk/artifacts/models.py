@@ -22,10 +22,29 @@ def local_files(model: str) -> list[Path]:
     return sorted(path for pattern in ("*.safetensors", "*.json", "*.jinja") for path in Path(model).glob(pattern))
 
 
-def digest(model: str) -> str | None:
-    """Identifies a local model by the content of its files; None for a hub id."""
+def digest(model: str, known: str | Path) -> str | None:
+    """Identifies a local model by the content of its files; None for a hub id.
+
+    `known` is a JSON file of digests found before: weights can be gigabytes, and every shard asks. A file is read again
+    if its size, inode or times differ.
+    """
     found = local_files(model)
-    return digest_of({path.name: files.digest(path) for path in found}) if found else None
+    if not found:
+        return None
+    with files.lock(Path(known).parent):
+        digests = files.read_json(known) if Path(known).exists() else {}
+        now = {str(path.resolve()): _stamp(path) for path in found}
+        for path, stamp in now.items():
+            if digests.get(path, [None])[0] != stamp:
+                digests[path] = [stamp, files.digest(path)]
+        files.write_json(known, digests)
+    return digest_of({path.name: digests[str(path.resolve())][1] for path in found})
+
+
+def _stamp(path: Path) -> list[int]:
+    """What changes whenever a file is written or replaced."""
+    status = path.stat()
+    return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def config(model: str, revision: str | None) -> Any:
@@ -49,8 +68,8 @@ def tokenizer(model: str, revision: str | None, **options: Any) -> Any:
     return AutoTokenizer.from_pretrained(model, revision=revision, **NO_CODE, **options)
 
 
-def causal_lm(model: str, revision: str | None, dtype: str) -> Any:
-    """The model. Raises OSError if it has no safetensors weights."""
+def causal_lm(model: str, revision: str | None, dtype: str, device_map: str | None = None) -> Any:
+    """The model, on the CPU or spread as `device_map` says. Raises OSError if it has no safetensors weights."""
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(model, revision=revision, dtype=dtype, **SAFE)
+    return AutoModelForCausalLM.from_pretrained(model, revision=revision, dtype=dtype, device_map=device_map, **SAFE)

@@ -47,6 +47,11 @@ class Layout:
         """Verdicts of programs graded before, per machine: SQLite's write-ahead log does not work over a network."""
         return f"{self.root}/cache/verdicts-{host}.sqlite"
 
+    @property
+    def weights(self) -> str:
+        """Digests of the files of local models, so that weights are read once per run and not once per job."""
+        return f"{self.root}/cache/weights.json"
+
     def problems(self, dataset: str) -> str:
         """Problems of a dataset, with both splits."""
         return f"{self.root}/data/{dataset}/problems.parquet"
@@ -70,6 +75,10 @@ class Layout:
     def drawn(self, policy: str, digest: str) -> str:
         """Folder of the completions that sampling jobs with the same settings have drawn so far (a journal)."""
         return f"{self.root}/drawn/{policy}/{digest}"
+
+    def measured(self, policy: str, digest: str) -> str:
+        """Folder of the entropies of what is drawn (a journal)."""
+        return f"{self.drawn(policy, digest)}/entropy"
 
     def prompts(self, policy: str, dataset: str, shard: int | str) -> str:
         """Rendered prompts, one row per problem."""

@@ -112,8 +112,21 @@ SAMPLE = pa.schema(
     ]
 )
 
-# What a sampling job has drawn so far (maxk.artifacts.journal). A row is reused while its problem's prompt is the same.
-DRAWN = SAMPLE.append(_required("prompt_digest", pa.string()))
+# What sampling jobs have drawn and measured so far (maxk.artifacts.journal). A row is reused while its problem's prompt
+# is the same. Tokens cannot be had from the text: several spell the same.
+DRAWN = pa.schema(
+    [
+        *(SAMPLE.field(name) for name in ("problem_id", "sample_index", "completion", "n_tokens", "finish_reason")),
+        _required("prompt_digest", pa.string()),
+        _required("tokens", pa.list_(pa.int32())),
+    ]
+)
+MEASURED = pa.schema(
+    [
+        *(DRAWN.field(name) for name in ("problem_id", "sample_index", "prompt_digest")),
+        _required("entropy", pa.float32()),
+    ]
+)
 
 # Rendered prompts, one row per problem, in their own file: a column in the samples would repeat each n times.
 PROMPT = pa.schema([_required("problem_id", pa.string()), _required("prompt", pa.string())])
@@ -164,8 +177,10 @@ COLUMNS: Mapping[str, str] = {
     "completion": "text of the completion, without the token but with the stop string that ended it",
     "n_tokens": "sampled tokens, including the one that ended it",
     "finish_reason": "`stop` (end of sequence), `stop_string` or `length` (token limit)",
-    "entropy": "mean token entropy of the policy in nats (paper, Figure 2); null if it was not asked for",
+    "entropy": "mean over the tokens of the entropy in nats at the sampling temperature, before top-p (paper, Figure "
+    "2); null if it was not asked for",
     "prompt": "rendered prompt: statement, template and chat template",
+    "tokens": "ids of the sampled tokens, including the one that ended it",
     "prompt_digest": "SHA-256 (16 hex digits) of the rendered prompt",
     "extraction": "how the program was found in the completion: `fenced`, `unclosed`, `bare` or `none`",
     "statuses": "the status of every test, in the order of the tests",

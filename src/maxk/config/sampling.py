@@ -22,9 +22,6 @@ class Vllm(Section):
     )
     max_num_seqs: Count = Field(1024, description="Samples generated at the same time.")
     enforce_eager: bool = Field(False, description="Do not compile the model: starts faster, samples slower.")
-    entropy_top_k: Count = Field(
-        20, description="Most likely tokens in `entropy`; all others count as one outcome (a lower bound)."
-    )
 
 
 class Sampling(Section):
@@ -50,7 +47,9 @@ class Sampling(Section):
     batch_tokens: Count = Field(
         262_144, description="Tokens per batch of the transformers backend, prompts and completions together."
     )
-    entropy: bool = Field(True, description="Keep each completion's mean token entropy (Figure 2).")
+    entropy: bool = Field(
+        True, description="Measure each completion's mean token entropy (Figure 2), by a pass over finished samples."
+    )
     shards: Count = Field(1, description="Jobs per policy; each samples its part of every dataset's problems.")
     gpu: float = Field(
         1.0,
@@ -76,6 +75,5 @@ class Sampling(Section):
 
     @property
     def semantics(self) -> dict[str, Any]:
-        """The keys that can change a sample; how many are drawn, batch sizes and numbers of GPUs are left out."""
-        execution = dict.fromkeys(("n", "chunk", "shards", "batch_tokens", "gpu"), True)
-        return self.model_dump(exclude={**execution, "vllm": set(Vllm.model_fields) - {"entropy_top_k"}})
+        """The keys that can change a row of the samples; how many are drawn, batch sizes and GPUs are left out."""
+        return self.model_dump(exclude={"n", "chunk", "shards", "batch_tokens", "gpu", "vllm"})

@@ -4,12 +4,13 @@
     for path, table in shards.tables(records.VERDICT): ...
 
 A folder may still hold shards of an earlier run: made with other settings, or left from a larger `sampling.shards`, in
-which case their samples are in the new shards too. Such a folder is refused.
+which case their samples are in the new shards too. Or a run is not finished: shards are missing, or have the samples of
+a smaller n. Such a folder is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from maxk.errors import UserError
 
 REMEDY = "give a file that this version of maxk wrote"
 _ONE = "give the shards of one evaluation"
+_UNFINISHED = "run the pipeline again, which continues"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def find(path: Path) -> Shards:
-    """Raises UserError unless all shards are verdicts of one evaluation, and every sample is in them once."""
+    """Raises UserError unless the shards are all verdicts of one evaluation, and every sample is in them once."""
     from maxk.artifacts import files
 
     paths = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
@@ -56,7 +58,9 @@ def find(path: Path) -> Shards:
         if source.stage != "verify":
             raise UserError(f"{one}: written by the stage {source.stage}; expected verdicts")
         require_equal(str(paths[0]), _shared(sources[0]), str(one), _shared(source), _ONE)
-    _refuse_repeats(paths)
+    if path.is_dir():
+        _require_all(path, [source.environment for source in sources])
+    _require_once(path, paths, sources[0].environment.get("n"))
     return Shards(paths, sources[0].inputs.get("problems"))
 
 
@@ -66,12 +70,19 @@ def _shared(source: Any) -> dict[str, Any]:
         "experiment": source.experiment,
         "settings": source.settings,
         "inputs": {name: digest for name, digest in source.inputs.items() if name != "samples"},
-        "sandbox": source.environment.get("sandbox"),
+        **{name: source.environment.get(name) for name in ("sandbox", "shards", "n")},
     }
 
 
-def _refuse_repeats(paths: Sequence[Path]) -> None:
-    """Raises UserError if a sample has several verdicts."""
+def _require_all(folder: Path, environments: Sequence[Mapping[str, Any]]) -> None:
+    """Raises UserError if a shard is missing; `verify` records how many there are."""
+    wanted = range(environments[0].get("shards", 0))
+    if missing := sorted(set(wanted) - {one.get("shard") for one in environments}):
+        raise UserError(f"{folder}: shard {missing[0]} of 0 … {len(wanted) - 1} is missing; {_UNFINISHED}")
+
+
+def _require_once(given: Path, paths: Sequence[Path], n: int | None) -> None:
+    """Raises UserError if a sample has several verdicts, or a problem has not `n` samples (None: as all others)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -87,4 +98,11 @@ def _refuse_repeats(paths: Sequence[Path]) -> None:
         raise UserError(
             f"{where}: {row['shard_count']} verdicts of sample {row['sample_index']} of problem {row['problem_id']!r}; "
             f"{_ONE}, without those left from another sampling.shards"
+        )
+    of_problems = counts.group_by("problem_id", use_threads=False).aggregate([("sample_index", "count")])
+    expected = n or pc.max(of_problems["sample_index_count"]).as_py()
+    for row in of_problems.filter(pc.not_equal(of_problems["sample_index_count"], expected)).slice(0, 1).to_pylist():
+        raise UserError(
+            f"{given}: problem {row['problem_id']!r} has {row['sample_index_count']} samples, expected {expected}; "
+            f"{_UNFINISHED}"
         )

@@ -21,12 +21,11 @@ from maxk.sampling import stopping
 
 
 class Completion(NamedTuple):
-    """One sampled completion; see `records.SAMPLE` for units."""
+    """One sampled completion: its text, the ids of its tokens, which are more than the text says, and why it ended."""
 
     text: str
-    n_tokens: int
+    tokens: Sequence[int]
     finish_reason: str
-    entropy: float | None
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,9 @@ class Backend(Protocol):
 
     def sample(self, requests: Sequence[Request]) -> Iterator[Drawn]:
         """Yields every request with its `count` completions, in any order; those that end together, together."""
+
+    def close(self) -> None:
+        """Frees the memory of the model's devices."""
 
 
 def seed_of(*parts: object) -> int:
@@ -109,17 +111,23 @@ def stop_tokens(policy: Policy, tokenizer: Any, config: Sampling) -> list[int]:
     return sorted(ids)
 
 
-def encode(requests: Sequence[Request], tokenizer: Any, config: Sampling, limit: int | None) -> dict[str, list[int]]:
-    """Token ids of every prompt; UserError if one leaves less than `max_tokens` of the model's `limit`.
+def prompt_ids(prompt: str, tokenizer: Any) -> list[int]:
+    """Token ids of a prompt.
 
-    A prompt that starts with the beginning-of-sequence token, as chat templates write it, gets no second one.
+    One that starts with the beginning-of-sequence token, as chat templates write it, gets no second one.
     """
+    written = tokenizer.bos_token is not None and prompt.startswith(tokenizer.bos_token)
+    ids: list[int] = tokenizer(prompt, add_special_tokens=not written)["input_ids"]
+    return ids
+
+
+def encode(requests: Sequence[Request], tokenizer: Any, config: Sampling, limit: int | None) -> dict[str, list[int]]:
+    """Token ids of every prompt; UserError if one leaves less than `max_tokens` of the model's `limit`."""
     ids: dict[str, list[int]] = {}
     for request in requests:
         prompt = request.prompt
         if prompt not in ids:
-            written = tokenizer.bos_token is not None and prompt.startswith(tokenizer.bos_token)
-            ids[prompt] = tokenizer(prompt, add_special_tokens=not written)["input_ids"]
+            ids[prompt] = prompt_ids(prompt, tokenizer)
         length = len(ids[prompt])
         if limit is not None and length + config.max_tokens > limit:
             raise UserError(
@@ -130,24 +138,20 @@ def encode(requests: Sequence[Request], tokenizer: Any, config: Sampling, limit:
 
 
 def completions(
-    rows: Iterable[Sequence[int]],
-    entropies: Iterable[float | None],
-    stop_tokens: Sequence[int],
-    stop: Sequence[str],
-    tokenizer: Any,
+    rows: Iterable[Sequence[int]], stop_tokens: Sequence[int], stop: Sequence[str], tokenizer: Any
 ) -> Iterator[Completion]:
     """Completions from token rows. Decodes equal rows once.
 
     The stop token counts as a token but is not in the text; a stop string is.
     """
     texts: dict[tuple[int, ...], str] = {}
-    for row, entropy in zip(rows, entropies, strict=True):
+    for row in rows:
         ended = row[-1] in stop_tokens
         kept = tuple(row[:-1] if ended else row)
         if kept not in texts:
             texts[kept] = tokenizer.decode(kept, skip_special_tokens=True)
         reason = "stop" if ended else "stop_string" if stopping.holds(texts[kept], stop) else "length"
-        yield Completion(texts[kept], len(row), reason, entropy)
+        yield Completion(texts[kept], row, reason)
 
 
 # ---- the backends

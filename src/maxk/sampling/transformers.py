@@ -61,6 +61,12 @@ class TransformersBackend:
             completions = iter(self._completions(batch, prompts))
             yield [(request, [next(completions) for _ in range(request.count)]) for request in batch]
 
+    def close(self) -> None:
+        """Frees the weights' memory, on a GPU too."""
+        del self.model
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def batches(self, requests: Sequence[Request], prompts: Prompts) -> Iterator[list[Request]]:
         """Chunk after chunk, by decreasing prompt length; up to `batch_tokens`, or one larger request, per batch.
 
@@ -79,27 +85,22 @@ class TransformersBackend:
             yield from packed(together, tokens, self.config.batch_tokens)
 
     def _completions(self, batch: Sequence[Request], prompts: Prompts) -> Iterator[Completion]:
-        tokens, entropies = self.generate(batch, prompts)
-        rows = [[token for token in row if token >= 0] for row in tokens.tolist()]
-        means = (entropies / (tokens >= 0).sum(1)).tolist() if self.config.entropy else [None] * len(rows)
-        return sampling.completions(rows, means, self.stop_tokens, self.config.stop, self.tokenizer)
+        rows = [[token for token in row if token >= 0] for row in self.generate(batch, prompts).tolist()]
+        return sampling.completions(rows, self.stop_tokens, self.config.stop, self.tokenizer)
 
     @torch.inference_mode()
-    def generate(self, batch: Sequence[Request], prompts: Prompts) -> tuple[torch.Tensor, torch.Tensor]:
-        """Tokens [samples, max_tokens], −1 after the end, and the sum of each sample's token entropies [samples]."""
+    def generate(self, batch: Sequence[Request], prompts: Prompts) -> torch.Tensor:
+        """Tokens [samples, max_tokens], −1 after the end."""
         row_of = {prompt: row for row, prompt in enumerate(dict.fromkeys(r.prompt for r in batch))}
         uniforms = torch.cat([_uniforms(r, self.config.max_tokens) for r in batch]).to(self.device)
         stop = torch.tensor(self.stop_tokens, device=self.device)
         tokens = torch.full(uniforms.shape, -1, device=self.device)
-        entropies = torch.zeros(len(tokens), device=self.device)
 
         running = torch.arange(len(tokens), device=self.device)  # unfinished samples
         row = torch.tensor([row_of[r.prompt] for r in batch for _ in range(r.count)], device=self.device)  # their rows
         prefixes = _Prefixes(self.model, [prompts[prompt] for prompt in row_of], self.device)
         for step in range(self.config.max_tokens):
             p = self._distribution(prefixes.logits)
-            if self.config.entropy:
-                entropies[running] += torch.special.entr(p).sum(-1)[row]
             drawn = _inverse(p, row, uniforms[running, step])
             tokens[running, step] = drawn
             on = ~torch.isin(drawn, stop)
@@ -111,7 +112,7 @@ class TransformersBackend:
                 break
             extended, row = torch.unique(row * p.shape[1] + drawn, return_inverse=True)
             prefixes.extend(extended // p.shape[1], extended % p.shape[1])
-        return tokens, entropies
+        return tokens
 
     def _distribution(self, logits: torch.Tensor) -> torch.Tensor:
         """Probabilities of the next token [rows, vocabulary], after temperature and nucleus."""

@@ -8,10 +8,6 @@ it does.
 of the transformers backend; the engine decodes only to find stop strings. Sampling defaults in the model folder are
 ignored.
 
-*Entropy.* vLLM returns the log-probabilities of the K most likely tokens (`vllm.entropy_top_k`), not the distribution.
-We keep the entropy of the distribution in which all other tokens are one outcome: a lower bound, at most
-m · log(V − K) nats too low if the other tokens have mass m.
-
 *Weights.* Before sampling, the engine scores a prompt and a program, and `transformers` scores them on the CPU with the
 policy's weights; the mean difference of the tokens' log-probabilities must stay below `TOLERANCE`. This detects a wrong
 folder, unmerged adapters and a model that vLLM loads differently; it does not detect differences between checkpoints
@@ -22,6 +18,7 @@ Data parallelism is `sampling.shards`, jobs with one GPU each: vLLM's own works 
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -38,6 +35,7 @@ from maxk.sampling import Completion, Drawn, Request
 
 PROGRAM = "n = int(input())\nprint(sum(range(n + 1)))\n"  # scored after a prompt to compare weights
 TOLERANCE = {"float32": 0.001, "bfloat16": 0.2, "float16": 0.03}  # mean nats per token; measured in docs/sampling.md
+ENDING_S = 60.0  # in which an engine ends
 SCORED_TOKENS = 512  # at the end of the prompt: enough for a comparison, and fast on a CPU
 
 
@@ -70,8 +68,6 @@ class VllmBackend:
                 enforce_eager=config.vllm.enforce_eager,
                 # Chunked prefill rewinds the generator of a seeded sample, which CPU generators do not support.
                 enable_chunked_prefill=False if on_cpu else None,
-                max_logprobs=config.vllm.entropy_top_k,
-                logprobs_mode="processed_logprobs" if config.entropy else "raw_logprobs",
                 disable_log_stats=True,
             )
         )
@@ -88,6 +84,13 @@ class VllmBackend:
         for output in self._run(jobs):
             request = by_id[output.request_id]
             yield [(request, list(self._completions(sorted(output.outputs, key=lambda one: one.index))))]
+
+    def close(self) -> None:
+        """Ends the engine's process; its GPU memory is free when the process has ended."""
+        processes = multiprocessing.active_children()
+        self.engine.engine_core.shutdown()
+        for process in processes:
+            process.join(ENDING_S)
 
     def _run(self, jobs: Iterator[tuple[str, list[int], Any]]) -> Iterator[Any]:
         """Outputs of jobs (name, prompt, parameters); keeps twice as many samples queued as run at once."""
@@ -121,8 +124,6 @@ class VllmBackend:
             stop=list(self.config.stop) or None,
             include_stop_str_in_output=True,
             detokenize=bool(self.config.stop),
-            logprobs=self.config.vllm.entropy_top_k if self.config.entropy else None,
-            flat_logprobs=True,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
 
@@ -130,14 +131,8 @@ class VllmBackend:
         for output in outputs:
             if output.finish_reason not in ("stop", "length"):
                 raise UserError(f"vLLM gave up a completion of {self.policy.name}: {output.finish_reason}")
-        entropies = [self._entropy(output.logprobs) if self.config.entropy else None for output in outputs]
         rows = [output.token_ids for output in outputs]
-        return sampling.completions(rows, entropies, self.stop_tokens, self.config.stop, self.tokenizer)
-
-    def _entropy(self, logprobs: Any) -> float:
-        """Mean over the tokens. Each token has its own log-probability, followed by those of the K most likely."""
-        likeliest = np.array(logprobs.logprobs).reshape(len(logprobs), -1)[:, 1:]
-        return float(grouped_entropy(likeliest).mean())
+        return sampling.completions(rows, self.stop_tokens, self.config.stop, self.tokenizer)
 
     # ---- weights
     def _checked_weights(self, prompt: list[int]) -> float:
@@ -183,13 +178,3 @@ def reference_scores(policy: Policy, ids: Sequence[int], dtype: str) -> np.ndarr
         log_p = model(tokens).logits[0, :-1].float().log_softmax(-1)
     scores: np.ndarray = log_p.gather(1, tokens[0, 1:, None])[:, 0].numpy()
     return scores
-
-
-def grouped_entropy(log_p: np.ndarray) -> np.ndarray:
-    """Entropies in nats of [tokens, K] log-probabilities, with the remaining mass as one more outcome."""
-    p = np.exp(log_p)
-    rest = np.clip(1 - p.sum(1, keepdims=True), 0, 1)
-    outcomes = np.concatenate([p, rest], axis=1)
-    logs = np.log(outcomes, where=outcomes > 0, out=np.zeros_like(outcomes))
-    entropies: np.ndarray = -(outcomes * logs).sum(1)
-    return entropies

@@ -25,7 +25,7 @@ from maxk.errors import UserError
 
 # What removing a kind costs, and where it is.
 KINDS = {
-    "caches": ("verdict cache; programs are graded again", ["cache"]),
+    "caches": ("verdicts of programs and digests of weights; both are made again", ["cache"]),
     "checkpoints": (
         "of stopped training jobs; they start from the beginning",
         ["policies/*/*/checkpoints", "policies/*/*/model.partial"],

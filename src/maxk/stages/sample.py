@@ -2,7 +2,8 @@
 
 One process samples for all datasets, so the model is loaded once and GPU memory is released at the end. Samples are
 kept in a journal (`maxk.artifacts.journal`), so a restarted job, or one with a larger n or more problems, draws only
-what is missing; one with a smaller n draws nothing.
+what is missing; one with a smaller n draws nothing. Entropies are measured when the samples are drawn and the memory of
+the backend is free (`maxk.sampling.entropy`), and kept in a journal of their own.
 
     maxk sample base --shard 0 --config results/config.json
 """
@@ -12,15 +13,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maxk import config as configuration
 from maxk import tracking
 from maxk.artifacts import environment, files, journal, models, records
 from maxk.artifacts.digests import digest_of
-from maxk.artifacts.journal import Journal
+from maxk.artifacts.journal import Columns, Journal
 from maxk.artifacts.records import Policy, Provenance, Task
 from maxk.config import Config
 from maxk.errors import UserError
@@ -30,7 +32,16 @@ from maxk.resources import gpus
 if TYPE_CHECKING:
     from maxk import sampling
 
-Drawn = dict[str, dict[int, Any]]  # completions by problem id and number
+
+class Sample(NamedTuple):
+    """What of a completion is held in memory."""
+
+    text: str
+    n_tokens: int
+    finish_reason: str
+
+
+Numbered = dict[str, dict[int, Any]]  # by problem id and sample number
 
 
 def register_parser(subparsers: Any) -> None:
@@ -43,18 +54,23 @@ def register_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     config = configuration.load(args.config)
-    gpus.hold(config.sampling.gpus if config.gpus else 0, config.sampling.gpu)
     policy = files.read_policy(config.layout.policy(args.policy))
     mine = share_of(config, args.shard)
     tasks = {name: _tasks(config, name, mine) for name in config.evaluated}
+    job = _Job(config, policy, [task for share in tasks.values() for task in share])
+    job.write_prompts(args.shard)
+    if job.has_work:  # otherwise it needs no GPU and does not wait for one
+        gpus.hold(config.sampling.gpus if config.gpus else 0, config.sampling.gpu)
+        if config.gpus and config.sampling.gpu < 1 and config.sampling.backend == "transformers":
+            gpus.limit_memory(config.sampling.gpu)
     with tracking.stage(config, "sample", policy=policy.name, shard=str(args.shard)) as run:
         run.params({**config.settings("sample"), "n": config.sampling.n})
-        drawn, made_with = _sample(config, policy, [task for share in tasks.values() for task in share], args.shard)
+        job.draw()
+        job.measure()
         for dataset, share in tasks.items():
-            _write(config, policy, dataset, args.shard, share, drawn, made_with)
-        completions = [completion for one in drawn.values() for completion in one.values()]
-        _track(run, completions)
-        _warn_of_lost_programs(policy, completions)
+            job.write(dataset, args.shard, share)
+        _track(run, job.samples)
+        _warn_of_lost_programs(policy, job.samples)
 
 
 def share_of(config: Config, shard: int) -> slice:
@@ -70,137 +86,205 @@ def _tasks(config: Config, dataset: str, share: slice) -> list[Task]:
     return files.read_tasks(config.layout.problems(dataset), "test")[share]
 
 
-def _track(run: tracking.Run, completions: Sequence[Any]) -> None:
-    run.metrics({"completions": len(completions)})
-    if completions:  # a shard may have no problem
-        run.metrics({"mean_tokens": sum(c.n_tokens for c in completions) / len(completions)})
+def _track(run: tracking.Run, samples: Sequence[Sample]) -> None:
+    run.metrics({"completions": len(samples)})
+    if samples:  # a shard may have no problem
+        run.metrics({"mean_tokens": sum(one.n_tokens for one in samples) / len(samples)})
         for name, reason in (("truncated", "length"), ("stopped", "stop_string")):
-            run.metrics({name: sum(c.finish_reason == reason for c in completions) / len(completions)})
+            run.metrics({name: sum(one.finish_reason == reason for one in samples) / len(samples)})
 
 
-def _warn_of_lost_programs(policy: Policy, completions: Sequence[Any]) -> None:
+def _warn_of_lost_programs(policy: Policy, samples: Sequence[Sample]) -> None:
     """Warns if completions stopped before a program: other blocks came first, or the block names no language."""
     from maxk.grading import extract_program
 
-    stopped = [c.text for c in completions if c.finish_reason == "stop_string"]
+    stopped = [one.text for one in samples if one.finish_reason == "stop_string"]
     lost = sum(extract_program(text).program is None for text in stopped)
     if lost:
         print(
-            f"{policy.name}: {lost} of {len(completions)} completions were stopped by sampling.stop and hold no "
+            f"{policy.name}: {lost} of {len(samples)} completions were stopped by sampling.stop and hold no "
             "program; set sampling.stop and training.stop to [], or ask for one ```python block in prompt.template",
             file=sys.stderr,
         )
 
 
-# ---- drawing
-def _sample(config: Config, policy: Policy, tasks: list[Task], shard: int) -> tuple[Drawn, dict[str, Any]]:
-    """The first n completions of every task, and the merged environment in which they were drawn.
+class _Job:
+    """The samples of a shard: what earlier jobs have drawn and measured of them, and what is missing."""
 
-    Reads from the journal what earlier jobs have drawn; loads the model only if something is missing.
-    """
-    from maxk import sampling
-    from maxk.data import prompts
+    def __init__(self, config: Config, policy: Policy, tasks: Sequence[Task]) -> None:
+        from maxk import sampling
+        from maxk.data import prompts
 
-    environment.quiet_libraries()
-    tokenizer = models.tokenizer(policy.model, policy.revision)
-    rendered = [prompts.render(task.statement, config.prompt, tokenizer) for task in tasks]
-    _write_prompts(config, policy, shard, tasks, rendered)
-    digests = {task.problem_id: digest_of(prompt) for task, prompt in zip(tasks, rendered, strict=True)}
-    drawn: Drawn = {task.problem_id: {} for task in tasks}
-    past = _journal(config, policy, _weights(policy))
-    environments = [made_with for batch, made_with in past.read() if _keep(config, drawn, digests, batch.to_pydict())]
-    requests = sampling.requests(tasks, rendered, policy.name, config.sampling, drawn)
-    recorded = {"backend": config.sampling.backend, **environment.versions()}
-    if not requests:
-        return drawn, journal.common(environments or [recorded])
-    backend = sampling.BACKENDS[config.sampling.backend](policy, config.sampling)
+        environment.quiet_libraries()
+        self.config, self.policy, self.tasks = config, policy, tasks
+        self.tokenizer = models.tokenizer(policy.model, policy.revision)
+        self.prompts = {
+            task.problem_id: prompts.render(task.statement, config.prompt, self.tokenizer) for task in tasks
+        }
+        self.digests = {problem_id: digest_of(prompt) for problem_id, prompt in self.prompts.items()}
+        self.drawn: Numbered = {task.problem_id: {} for task in tasks}
+        self.entropies: Numbered = {task.problem_id: {} for task in tasks}
+        self.past, self.past_entropies = _journals(config, policy)
+        drawn = self.past.read()
+        self.environments = [made for batch, made in drawn if self._keep(batch.select(_KEPT).to_pydict())]
+        if config.sampling.entropy:
+            measured = self.past_entropies.read()
+            self.environments += [made for batch, made in measured if self._keep_entropies(batch.to_pydict())]
+        self.requests = sampling.requests(tasks, list(self.prompts.values()), policy.name, config.sampling, self.drawn)
 
-    def present() -> dict[str, Any]:
-        return {**recorded, **backend.facts}
+    @property
+    def samples(self) -> list[Sample]:
+        return [sample for one in self.drawn.values() for sample in one.values()]
 
-    parts = (_columns(done, digests) for done in backend.sample(requests))
-    with Progress(sum(request.count for request in requests), f"sample {policy.name}") as progress:
-        for part in past.record(parts, present):
-            progress.advance(_keep(config, drawn, digests, part))
-    return drawn, journal.common([*environments, present()])
+    @property
+    def has_work(self) -> bool:
+        return bool(self.requests) or (self.config.sampling.entropy and self._unmeasured > 0)
+
+    @property
+    def _unmeasured(self) -> int:
+        return sum(map(len, self.drawn.values())) - sum(map(len, self.entropies.values()))
+
+    # ---- drawing
+    def draw(self) -> None:
+        """Draws what is missing; loads the model only then."""
+        from maxk import sampling
+
+        recorded = {"backend": self.config.sampling.backend, **environment.versions()}
+        if not self.requests:
+            self.environments = self.environments or [recorded]
+            return
+        with closing(sampling.BACKENDS[self.config.sampling.backend](self.policy, self.config.sampling)) as backend:
+            parts = map(self._columns, backend.sample(self.requests))
+            count = sum(request.count for request in self.requests)
+            with Progress(count, f"sample {self.policy.name}") as progress:
+                for part in self.past.record(parts, lambda: {**recorded, **backend.facts}):
+                    progress.advance(self._keep(part))
+            self.environments.append({**recorded, **backend.facts})
+
+    def _columns(self, done: sampling.Drawn) -> dict[str, list[Any]]:
+        """Finished requests as columns of `records.DRAWN`."""
+        rows = [
+            (r.problem_id, number, c.text, len(c.tokens), c.finish_reason, self.digests[r.problem_id], c.tokens)
+            for r, completions in done
+            for number, c in enumerate(completions, r.first)
+        ]
+        return _transposed(rows, records.DRAWN.names)
+
+    def _keep(self, columns: Columns) -> int:
+        """Adds the completions that are needed and were drawn for the current prompt; returns how many it added."""
+        kept = 0
+        for problem_id, number, *sample, digest in zip(*(columns[name] for name in _KEPT), strict=True):
+            if self._needs(problem_id, number, digest) and number not in self.drawn[problem_id]:
+                self.drawn[problem_id][number] = Sample(*sample)
+                kept += 1
+        return kept
+
+    def _needs(self, problem_id: str, number: int, digest: str) -> bool:
+        return self.digests.get(problem_id) == digest and number < self.config.sampling.n
+
+    # ---- measuring
+    def measure(self) -> None:
+        """Measures the entropies that are missing."""
+        from maxk.sampling.entropy import Entropies
+
+        if not self.config.sampling.entropy or not self._unmeasured:
+            return
+        entropies = Entropies(self.policy, self.config.sampling)
+        with Progress(self._unmeasured, f"entropies of {self.policy.name}") as progress:
+            for part in self.past_entropies.record(self._measured(entropies), lambda: entropies.facts):
+                progress.advance(self._keep_entropies(part))
+        self.environments.append(entropies.facts)
+
+    def _measured(self, entropies: Any) -> Iterator[Columns]:
+        """Columns of `records.MEASURED`: those batches of the journal that have samples without an entropy.
+
+        Whole batches, so that a job that was killed in between rounds as one that was not.
+        """
+        from maxk import sampling
+
+        ids = {name: sampling.prompt_ids(prompt, self.tokenizer) for name, prompt in self.prompts.items()}
+        for batch, _ in self.past.read():
+            rows = [row for row in batch.to_pylist() if self._lacks_entropy(*(row[name] for name in _KEY))]
+            if rows:
+                means = entropies([(ids[row["problem_id"]], row["tokens"]) for row in rows])
+                found = [(*(row[name] for name in _KEY), mean) for row, mean in zip(rows, means, strict=True)]
+                yield _transposed(found, records.MEASURED.names)
+
+    def _keep_entropies(self, columns: Columns) -> int:
+        """Adds the entropies of needed samples; returns how many it added."""
+        kept = 0
+        for *key, entropy in zip(*columns.values(), strict=True):
+            problem_id, number, _ = key
+            if self._lacks_entropy(*key):
+                self.entropies[problem_id][number] = entropy
+                kept += 1
+        return kept
+
+    def _lacks_entropy(self, problem_id: str, number: int, digest: str) -> bool:
+        return self._needs(problem_id, number, digest) and number not in self.entropies[problem_id]
+
+    # ---- writing
+    def write_prompts(self, shard: int) -> None:
+        """Stores the rendered prompts, one file per dataset; before the samples, whose files mark the job as done."""
+        config = self.config
+        for dataset in config.evaluated:
+            names = [task.problem_id for task in self.tasks if task.dataset == dataset]
+            columns = {"problem_id": names, "prompt": [self.prompts[name] for name in names]}
+            source = Provenance("sample", config.name, config.settings("sample"))
+            files.write_table(config.layout.prompts(self.policy.name, dataset, shard), columns, records.PROMPT, source)
+
+    def write(self, dataset: str, shard: int, tasks: Sequence[Task]) -> None:
+        """Writes the samples of a dataset, n of every task."""
+        config, layout = self.config, self.config.layout
+        for task in tasks:
+            got = len(self.drawn[task.problem_id])
+            if got != config.sampling.n:
+                raise UserError(
+                    f"{self.policy.name}, {dataset}, {task.problem_id}: {got} completions, expected "
+                    f"n={config.sampling.n}"
+                )
+        source = Provenance(
+            stage="sample",
+            experiment=config.name,
+            settings=config.settings("sample"),
+            inputs={"problems": files.digest(layout.problems(dataset)), "policy": digest_of(self.policy.lineage)},
+            environment=journal.common(self.environments),
+        )
+        columns = _transposed(list(self._rows(tasks)), records.SAMPLE.names)
+        files.write_table(layout.samples(self.policy.name, dataset, shard), columns, records.SAMPLE, source)
+
+    def _rows(self, tasks: Sequence[Task]) -> Iterator[tuple[Any, ...]]:
+        for task in tasks:
+            entropies = self.entropies[task.problem_id]
+            for number, sample in sorted(self.drawn[task.problem_id].items()):
+                yield task.problem_id, number, *sample, entropies.get(number)
 
 
-def _weights(policy: Policy) -> str:
-    """Identifies the weights: a digest of the model's files, or the commit on the hub."""
-    weights = models.digest(policy.model) or str(policy.revision)
-    if policy.lineage.get("weights", "pretrained") not in ("pretrained", weights):
-        raise UserError(f"{policy.model}: not the files that `maxk base` recorded; run `maxk base` again")
-    return weights
+_KEPT = [name for name in records.DRAWN.names if name != "tokens"]
+_KEY = ("problem_id", "sample_index", "prompt_digest")
 
 
-def _journal(config: Config, policy: Policy, weights: str) -> Journal:
-    """The journal of all samples of this policy with these settings, shared by all shards."""
+def _transposed(rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> dict[str, list[Any]]:
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+
+def _journals(config: Config, policy: Policy) -> tuple[Journal, Journal]:
+    """The journals of all samples of this policy with these settings, and of their entropies, shared by all shards."""
     from maxk import sampling
 
     settings = config.settings("sample")
+    del settings["sampling"]["entropy"]  # it is measured of the same samples
     dtype = sampling.dtype_of(config.sampling, on_gpu=bool(config.gpus))
-    inputs = {"policy": digest_of(policy.lineage), "weights": weights, "dtype": dtype}
-    folder = Path(config.layout.drawn(policy.name, digest_of([settings, inputs])))
-    return Journal(folder, records.DRAWN, Provenance("sample", config.name, settings, inputs))
-
-
-def _columns(done: sampling.Drawn, digests: Mapping[str, str]) -> dict[str, list[Any]]:
-    """Finished requests as columns of `records.DRAWN`."""
-    rows = [
-        (request.problem_id, number, *completion, digests[request.problem_id])
-        for request, completions in done
-        for number, completion in enumerate(completions, request.first)
-    ]
-    return {name: [row[i] for row in rows] for i, name in enumerate(records.DRAWN.names)}
-
-
-def _keep(config: Config, drawn: Drawn, digests: Mapping[str, str], columns: Mapping[str, Sequence[Any]]) -> int:
-    """Adds the completions that are needed and were drawn for the current prompt; returns how many it added."""
-    from maxk.sampling import Completion
-
-    before = sum(map(len, drawn.values()))
-    for problem_id, number, *completion, digest in zip(*columns.values(), strict=True):
-        if digests.get(problem_id) == digest and number < config.sampling.n:
-            drawn[problem_id].setdefault(number, Completion(*completion))
-    return sum(map(len, drawn.values())) - before
-
-
-# ---- writing
-def _write_prompts(config: Config, policy: Policy, shard: int, tasks: list[Task], rendered: list[str]) -> None:
-    """Stores the rendered prompts, one file per dataset; before the samples, whose files mark the job as done."""
-    for dataset in config.evaluated:
-        pairs = [(t.problem_id, text) for t, text in zip(tasks, rendered, strict=True) if t.dataset == dataset]
-        columns = {"problem_id": [problem_id for problem_id, _ in pairs], "prompt": [text for _, text in pairs]}
-        source = Provenance("sample", config.name, config.settings("sample"))
-        files.write_table(config.layout.prompts(policy.name, dataset, shard), columns, records.PROMPT, source)
-
-
-def _write(
-    config: Config,
-    policy: Policy,
-    dataset: str,
-    shard: int,
-    tasks: list[Task],
-    drawn: Drawn,
-    made_with: Mapping[str, Any],
-) -> None:
-    for task in tasks:
-        got = len(drawn[task.problem_id])
-        if got != config.sampling.n:
-            raise UserError(
-                f"{policy.name}, {dataset}, {task.problem_id}: {got} completions, expected n={config.sampling.n}"
-            )
-    rows = [(t.problem_id, number, *c) for t in tasks for number, c in sorted(drawn[t.problem_id].items())]
-    columns = {name: [row[i] for row in rows] for i, name in enumerate(records.SAMPLE.names)}
+    inputs = {"policy": digest_of(policy.lineage), "weights": _weights(config, policy), "dtype": dtype}
+    source, digest = Provenance("sample", config.name, settings, inputs), digest_of([settings, inputs])
     layout = config.layout
-    source = Provenance(
-        stage="sample",
-        experiment=config.name,
-        settings=config.settings("sample"),
-        inputs={
-            "problems": files.digest(layout.problems(dataset)),
-            "policy": digest_of(policy.lineage),
-        },
-        environment=made_with,
-    )
-    files.write_table(layout.samples(policy.name, dataset, shard), columns, records.SAMPLE, source)
+    drawn = Journal(Path(layout.drawn(policy.name, digest)), records.DRAWN, source)
+    return drawn, Journal(Path(layout.measured(policy.name, digest)), records.MEASURED, source)
+
+
+def _weights(config: Config, policy: Policy) -> str:
+    """Identifies the weights: a digest of the model's files, or the commit on the hub."""
+    weights = models.digest(policy.model, config.layout.weights) or str(policy.revision)
+    if policy.lineage.get("weights", "pretrained") not in ("pretrained", weights):
+        raise UserError(f"{policy.model}: not the files that `maxk base` recorded; run `maxk base` again")
+    return weights

@@ -82,8 +82,13 @@ def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) 
         experiment=config.name,
         settings=config.settings("verify"),
         inputs={"samples": files.digest(source), "problems": files.digest(layout.problems(dataset))},
-        environment={"sandbox": grader.tier, **environment.versions()},
+        environment={"sandbox": grader.tier, **_place(config, shard), **environment.versions()},
     )
     files.write_table(layout.verdicts(policy, dataset, shard), columns, records.VERDICT_AND_OUTPUTS, provenance)
     flat = [status for one in statuses for status in one]
     return {status: count / len(flat) for status, count in Counter(flat).items()}
+
+
+def _place(config: Config, shard: int) -> dict[str, int]:
+    """What tells a reader of the verdicts alone whether all are there (`maxk.evaluation.verdict_shards`)."""
+    return {"shard": shard, "shards": config.sampling.shards, "n": config.sampling.n}
