@@ -110,7 +110,7 @@ def test_a_stop_string_ends_and_is_part_of_the_text(backend: VllmBackend) -> Non
         assert ("\n" in uncut.text) == ("\n" in cut.text) == (cut.finish_reason == "stop_string")
         assert uncut.text.startswith(cut.text)
         assert cut.text.count("\n") <= 1
-    assert sum(cut.n_tokens for _, cut in pairs) < sum(uncut.n_tokens for uncut, _ in pairs)
+    assert sum(len(cut.tokens) for _, cut in pairs) < sum(len(uncut.tokens) for uncut, _ in pairs)
 
 
 def test_seeds_repeat_and_company_does_not_matter(backend: VllmBackend) -> None:
