@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from dataclasses import fields
 from fnmatch import fnmatch
@@ -33,7 +34,7 @@ from transformers import AutoModelForCausalLM, TrainingArguments
 from trl import GRPOConfig, GRPOTrainer
 from trl.generation import vllm_generation
 from trl.generation.vllm_generation import extract_logprobs
-from trl.trainer.utils import split_tensor_dict
+from trl.trainer.utils import ensure_master_addr_port, split_tensor_dict
 
 from maxk import objectives
 from maxk.estimators import max_at_k
@@ -41,7 +42,7 @@ from maxk.trl import MaxkTrainer
 from maxk.trl.microbatches import by_length
 from maxk.trl.options import as_objective
 from maxk.trl.trainer import combined
-from maxk.trl.vllm import fixed_cache, request_groups
+from maxk.trl.vllm import fixed_cache, own_port, request_groups
 from surrogates import sequence_surrogate
 
 EXACT = {"type": "bon_offpolicy_exact", "k": 2, "clamp_log_ratio": None}
@@ -578,6 +579,18 @@ def test_vllm_gets_one_request_per_group(prompts: list[list[int]], images: Any, 
     assert [request[:2] for request in engine.requests] == [expected]
     assert [completion[:1] for completion in completions] == prompts
     assert given == {"detokenize": False}
+
+
+def test_trainings_that_start_together_take_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = []
+    for _ in range(8):
+        monkeypatch.delenv("MASTER_PORT", raising=False)
+        own_port()
+        ensure_master_addr_port()  # TRL's, when it starts vLLM
+        ports.append(os.environ["MASTER_PORT"])
+    assert len(set(ports)) == 8
+    own_port()  # a launcher has set it
+    assert os.environ["MASTER_PORT"] == ports[-1]
 
 
 def test_engines_of_trl_get_a_cache_of_fixed_size(monkeypatch: pytest.MonkeyPatch) -> None:

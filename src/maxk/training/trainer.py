@@ -13,7 +13,7 @@ from torch import Tensor
 from maxk.errors import UserError
 from maxk.sampling import stopping
 from maxk.trl import MaxkTrainer
-from maxk.trl.vllm import fixed_cache
+from maxk.trl.vllm import fixed_cache, own_port
 
 # Nats per token before the first step. In bfloat16 0.0003 was seen, and 4.3 with a reference that had lost half of its
 # weights.
@@ -39,6 +39,7 @@ class PolicyTrainer(MaxkTrainer):
         kv_cache_gb: float | None = None,
         **kwargs: Any,
     ) -> None:
+        own_port()
         with fixed_cache(kv_cache_gb):
             super().__init__(*args, **kwargs)
         self._stop = tuple(stop)

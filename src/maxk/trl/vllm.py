@@ -1,13 +1,26 @@
-"""Changes to TRL's generation with vLLM: two make its `VLLMGeneration` object faster, one fixes the engine's memory."""
+"""Changes to TRL's generation with vLLM: two make its `VLLMGeneration` object faster, two let trainings share a GPU."""
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 UNUSED_UTILIZATION = 0.01  # vLLM demands this fraction of the memory to be free even if its cache has a fixed size
+
+
+def own_port() -> None:
+    """Sets MASTER_PORT, where it is not set, to a free port for the one-process group in which vLLM runs.
+
+    TRL tries the same ports in the same order in every process, so two trainings that start together take the same one.
+    """
+    if "MASTER_PORT" not in os.environ:
+        with socket.socket() as found:
+            found.bind(("localhost", 0))
+            os.environ["MASTER_PORT"] = str(found.getsockname()[1])
 
 
 @contextmanager
