@@ -74,7 +74,7 @@ def run(root: Path, folder: Path, workflow: str) -> subprocess.CompletedProcess[
     profile = str(root / "workflow" / "profiles" / "kubernetes")
     options = ["--workflow-profile", profile, "--retries", "0", "--latency-wait", "5"]
     command = [sys.executable, "-m", "snakemake", *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
 
 
 def manifests(cluster: Path) -> dict[str, Any]:

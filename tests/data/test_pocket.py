@@ -51,7 +51,7 @@ def pairs(problems: list[Problem], split: str) -> list[tuple[str, str]]:
 
 def run_python(program: str, stdin: str) -> str:
     command = [sys.executable, "-I", "-c", program]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=30).stdout
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=600).stdout
 
 
 # --------------------------------------------------------------------------------------------------- grammar

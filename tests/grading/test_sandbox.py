@@ -133,7 +133,7 @@ def test_address_space_is_found_as_the_kernel_counts_it() -> None:
         "from maxk.grading.confined.confinement import address_space_in_use as f;"
         "n = f(); print(n, int(open('/proc/self/statm').read().split()[0]) * 4096)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=True)
     found, counted = map(int, done.stdout.split())
     assert abs(found - counted) <= 1 << 20
     assert address_space_in_use.__doc__
@@ -147,7 +147,7 @@ def test_only_what_the_interpreter_needs_can_be_read() -> None:
 
 def test_importing_the_package_is_quick_and_brings_no_heavy_module() -> None:
     script = "import sys, maxk.grading; print([m for m in ('torch', 'pandas', 'numpy', 'mlflow') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout.strip() == "[]"
 
 
