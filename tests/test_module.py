@@ -44,14 +44,6 @@ def jobs(text: str) -> dict[str, int]:
     return {name: int(count) for name, count in re.findall(r"^ ?(\w+) +(\d+) *$", text, re.MULTILINE)}
 
 
-@pytest.fixture(scope="module")
-def by_itself(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    """The jobs of the seconds-scale experiment, from the place where Snakemake and its catalog look for workflows."""
-    folder = tmp_path_factory.mktemp("elsewhere")
-    config = str(root / "tests" / "configs" / "seconds.yaml")
-    return jobs(snakemake(folder, "-n", "--snakefile", str(root / "workflow" / "Snakefile"), "--configfile", config))
-
-
 def importing(root: Path, folder: Path, snakefile: str, names: str = "", every: str = "all") -> None:
     """Another workflow, in `folder`."""
     (folder / "Snakefile").write_text(IMPORTING.format(snakefile=snakefile, names=names, all=every))
@@ -59,13 +51,15 @@ def importing(root: Path, folder: Path, snakefile: str, names: str = "", every: 
     (folder / "config.yaml").write_text(yaml.safe_dump({"evaluation": seconds}))
 
 
-@pytest.mark.parametrize(("names", "prefix"), [pytest.param("", "", marks=pytest.mark.slow), ("as maxk_*", "maxk_")])
-def test_another_workflow_uses_it_as_a_module(
-    names: str, prefix: str, root: Path, by_itself: dict[str, int], tmp_path: Path
-) -> None:
-    importing(root, tmp_path, repr(str(root / "workflow" / "Snakefile")), names, f"{prefix}all")
+def test_another_workflow_uses_it_as_a_module(root: Path, tmp_path: Path) -> None:
+    """Its jobs are those of the workflow by itself, started from where Snakemake and its catalog look for workflows."""
+    snakefile, config = root / "workflow" / "Snakefile", root / "tests" / "configs" / "seconds.yaml"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    by_itself = jobs(snakemake(elsewhere, "-n", "--snakefile", str(snakefile), "--configfile", str(config)))
+    importing(root, tmp_path, repr(str(snakefile)), "as maxk_*", "maxk_all")
     found = jobs(snakemake(tmp_path, "-n", "--configfile", "config.yaml"))
-    expected = {prefix + rule: count for rule, count in by_itself.items() if rule not in ("all", "total")}
+    expected = {f"maxk_{rule}": count for rule, count in by_itself.items() if rule not in ("all", "total")}
     assert found == {**expected, "paste": 1, "total": by_itself["total"]}
 
 

@@ -48,7 +48,6 @@ def _content(folder: Path, patterns: Sequence[str]) -> dict[str, str]:
     ("stage", "made", "free_kb"),
     [
         ("prepare pocket-short", ("data/pocket-short",), 0),
-        ("base", ("policies/base",), 64),
         ("train grpo --seed 0", ("policies/grpo",), 0),
         ("train grpo --seed 0", ("policies/grpo",), 100),
         ("sample base --shard 0", ("samples/base/*/0.*", "drawn/base"), 4),
