@@ -11,7 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from maxk import config as configuration
 from maxk.artifacts import files
@@ -19,8 +19,8 @@ from maxk.config import Config
 from pipeline import RESULTS, snakemake
 
 ROOT = Path(__file__).parent.parent
-# No deadline: on a busy machine any example may take long. Tests of text ask for more examples.
-settings.register_profile("maxk", deadline=None, max_examples=30)
+# On a busy machine any example may take long. Tests of text ask for more examples.
+settings.register_profile("maxk", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30)
 settings.load_profile("maxk")
 
 # Files that take longest start first, so that no worker is left alone with one at the end. Those that wait for the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -43,6 +44,12 @@ def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         command(folder, *arguments), capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=1800
     )
+
+
+def planned(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
+    """Jobs of every rule that a dry run would run, from its table of job counts."""
+    counts = re.findall(r"^ ?(\w+) +(\d+) *$", done.stdout + done.stderr, re.MULTILINE)
+    return {rule: int(count) for rule, count in counts if rule != "total"}
 
 
 class Background:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import re
 import runpy
 import shlex
@@ -25,6 +24,7 @@ import pytest
 import torch
 from markdown_it import MarkdownIt
 
+import pipeline
 from maxk import cli
 from maxk import config as configuration
 from maxk.artifacts import files, records
@@ -41,7 +41,7 @@ FOLLOWED = (
     "docs/compare.md",
 )
 CHECKED = ("maxk", "snakemake", "make", "python", "pytest")
-ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
+ENVIRONMENT = {**pipeline.ENVIRONMENT, "COLUMNS": "100"}
 
 
 # ---- what the pages hold

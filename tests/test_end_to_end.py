@@ -22,16 +22,11 @@ from mlflow import MlflowClient
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.reporting import figures, tables
-from pipeline import RESULTS, Background, snakemake
+from pipeline import RESULTS, Background, planned, snakemake
 
 POLICIES = ["base", "grpo", "bon_offpolicy_exact"]
 DATASETS = ["pocket-contests", "pocket-short"]
 REPORTS = {"table", "figure", "summary", "report", "all"}
-
-
-def jobs(text: str) -> set[str]:
-    """Rules that a dry run would run, from its table of job counts."""
-    return set(re.findall(r"^ ?(\w+) +\d+ *$", text, re.MULTILINE)) - {"total"}
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -130,8 +125,8 @@ def test_a_second_run_does_nothing(finished: Path) -> None:
 def test_weights_are_not_needed_once_scores_are_there(unfinished: Callable[..., Path]) -> None:
     """A policy trained on a lent machine: what docs/plan-mini.md keeps of it is enough for everything that follows."""
     folder = unfinished("policies/*/*/model", "policies/*/*/checkpoints", "cache", "drawn", "table2.csv")
-    planned = snakemake(folder, "--dry-run")
-    assert "table" in jobs(planned.stdout + planned.stderr) <= REPORTS
+    rules = set(planned(snakemake(folder, "--dry-run")))
+    assert "table" in rules <= REPORTS
 
 
 @pytest.mark.parametrize(
@@ -152,7 +147,7 @@ def test_weights_are_not_needed_once_scores_are_there(unfinished: Callable[..., 
 def test_a_changed_setting_repeats_what_it_concerns(finished: Path, change: str, expected: set[str]) -> None:
     done = snakemake(finished, "--dry-run", "--config", change)
     assert done.returncode == 0, done.stderr
-    assert jobs(done.stdout + done.stderr) == expected
+    assert set(planned(done)) == expected
 
 
 @pytest.mark.slow

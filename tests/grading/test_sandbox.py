@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import isolation
@@ -38,40 +39,39 @@ except SandboxUnavailable as error:
 """
 
 
-def chosen(refuse: str, user: str, tmp_path: Path) -> list:
-    script = Path("/tmp") / f"maxk-refusing-{user}-{refuse}.py"  # where every user can read it
-    script.write_text(REFUSING)
-    try:
-        done = isolation.run([str(script), refuse], user)
-    finally:
-        script.unlink()
+def chosen(refuse: str, user: str) -> list:
+    with tempfile.NamedTemporaryFile("w", suffix=".py", dir="/tmp") as script:
+        script.write(REFUSING)
+        script.flush()
+        Path(script.name).chmod(0o644)  # every user can read it
+        done = isolation.run([script.name, refuse], user)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("user", isolation.USERS)
-def test_the_strongest_tier_is_taken(user: str, tmp_path: Path) -> None:
-    tier, reasons = chosen("nothing", user, tmp_path)
+def test_the_strongest_tier_is_taken(user: str) -> None:
+    tier, reasons = chosen("nothing", user)
     assert (tier, reasons) == ("bubblewrap", {"bubblewrap": "in use"})
 
 
 @pytest.mark.parametrize("user", isolation.USERS)
-def test_landlock_in_a_container_that_forbids_user_namespaces(user: str, tmp_path: Path) -> None:
-    tier, reasons = chosen("userns", user, tmp_path)
+def test_landlock_in_a_container_that_forbids_user_namespaces(user: str) -> None:
+    tier, reasons = chosen("userns", user)
     assert tier == "landlock"
     assert "bwrap" in reasons["bubblewrap"]
 
 
 @pytest.mark.parametrize("user", isolation.USERS)
-def test_seccomp_where_there_is_no_landlock_either(user: str, tmp_path: Path) -> None:
-    tier, reasons = chosen("userns,landlock", user, tmp_path)
+def test_seccomp_where_there_is_no_landlock_either(user: str) -> None:
+    tier, reasons = chosen("userns,landlock", user)
     assert tier == "seccomp"
     assert "Landlock" in reasons["landlock"]
 
 
 @pytest.mark.parametrize("user", isolation.USERS)
-def test_an_error_that_says_what_to_do_where_nothing_works(user: str, tmp_path: Path) -> None:
-    tier, message = chosen("userns,landlock,seccomp", user, tmp_path)
+def test_an_error_that_says_what_to_do_where_nothing_works(user: str) -> None:
+    tier, message = chosen("userns,landlock,seccomp", user)
     assert tier == "none"
     for word in ("bubblewrap:", "landlock:", "seccomp:", "Install bubblewrap", "sandbox: off"):
         assert word in message
@@ -123,7 +123,7 @@ def test_a_named_tier_is_never_replaced_by_another(monkeypatch: pytest.MonkeyPat
         pass
 
 
-def test_filters_differ_by_tier_and_know_the_child(tmp_path: Path) -> None:
+def test_filters_differ_by_tier_and_know_the_child() -> None:
     assert seccomp.server_filter(True) != seccomp.server_filter(False)
     assert seccomp.PID_PLACEHOLDER.to_bytes(4, "little") in seccomp.child_filter()
 
