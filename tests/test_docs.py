@@ -9,7 +9,9 @@ is applied, shell and Python are run.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
+import io
 import re
 import runpy
 import shlex
@@ -262,15 +264,16 @@ def test_plans_and_helps_are_printed(
 @pytest.fixture(scope="module")
 def inspected(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What `maxk inspect pocket-short` prints of the default experiment."""
-    folder = tmp_path_factory.mktemp("inspected")
     config = configuration.experiment(None)
     config = config.model_copy(update={"tracking": config.tracking.model_copy(update={"enabled": False})})
-    (folder / "config.json").write_text(config.model_dump_json(), encoding="utf-8")
-    files.write_json(folder / config.layout.tracking, {"enabled": False})
-    for stage in ("prepare", "inspect"):
-        order = [sys.executable, "-m", "maxk", stage, "pocket-short", "--config", "config.json"]
-        done = subprocess.run(order, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    return done.stdout
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+        patch.chdir(tmp_path_factory.mktemp("inspected"))
+        patch.setenv("COLUMNS", ENVIRONMENT["COLUMNS"])
+        files.write_text("config.json", config.model_dump_json())
+        files.write_json(config.layout.tracking, {"enabled": False})
+        for stage in ("prepare", "inspect"):
+            assert cli.main([stage, "pocket-short", "--config", "config.json"]) == 0
+    return printed.getvalue()
 
 
 def test_the_pocket_page_shows_what_its_command_prints(inspected: str) -> None:
