@@ -200,7 +200,7 @@ MISTAKES = {
     "an unknown table": Mistake("maxk table table99", ("no table 'table99'", "has table1, table2")),
     "an unknown table to show": Mistake("maxk show table99", ("table99.md: no such file", "run `maxk table table99`")),
     "an unknown figure": Mistake("maxk figure figure99", ("no figure 'figure99'", "figure1")),
-    "a shard too many": Mistake("maxk sample base --shard 7", ("shard 7", "allows 0 … 1"), lambda here: here.policy()),
+    "a shard too many": Mistake("maxk sample base --shard 7", ("shard 7", "allows 0 … 0"), lambda here: here.policy()),
     # ---- order
     "trained before the base": Mistake(
         "maxk train grpo --seed 0", ("policies/base/policy.json: no such file", "run the stage")

@@ -78,7 +78,7 @@ def test_a_workflow_fetched_from_a_repository_finds_its_parts(root: Path, tmp_pa
         subprocess.run([*git, *arguments], check=True, capture_output=True)
     folder.mkdir()
     importing(root, folder, f'gitfile({str(repository)!r}, path="workflow/Snakefile", ref="HEAD")')
-    assert planned(snakemake(folder, "-n", "--configfile", "config.yaml"))["sample"] == 6
+    assert planned(snakemake(folder, "-n", "--configfile", "config.yaml"))["sample"] == 3
 
 
 def test_the_catalog_finds_what_it_asks_for(root: Path) -> None:
