@@ -135,7 +135,7 @@ def test_policies_survive_a_round_trip(tmp_path: Path) -> None:
         files.read_policy(tmp_path / "policy.json")
 
 
-def test_digests_depend_on_content_only(tmp_path: Path) -> None:
+def test_digests_depend_on_content_only() -> None:
     assert digest_of({"a": 1, "b": [2]}) == digest_of({"b": [2], "a": 1})
     assert digest_of({"a": 1}) != digest_of({"a": 2})
 

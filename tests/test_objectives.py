@@ -533,8 +533,7 @@ def gradients(name, k, logits, formula=max, **keys):
     return expected_gradient(objective, REWARDS, old, new, N), max_at_k_gradient(REWARDS, logits, k, formula)
 
 
-@pytest.mark.parametrize("k", range(1, N + 1))
-def test_ratios_of_the_example_are_far_from_one(k):
+def test_ratios_of_the_example_are_far_from_one():
     ratios = NEW_LOGITS.softmax(0) / OLD_LOGITS.softmax(0)
     assert ratios.min() < 0.6
     assert ratios.max() > 1.6

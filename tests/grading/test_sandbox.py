@@ -12,7 +12,6 @@ import isolation
 import pytest
 
 from maxk.grading import Grader, SandboxUnavailable, probe, sandbox, seccomp
-from maxk.grading.confined.confinement import address_space_in_use, landlock_abi
 
 # Loads a filter that refuses some system calls to itself and all it starts, then says what `auto` makes of it.
 REFUSING = """
@@ -112,7 +111,7 @@ def test_a_tier_that_lets_an_attack_through_is_not_used(monkeypatch: pytest.Monk
         assert "read a file" in grader.tier_reasons["bubblewrap"]
 
 
-def test_the_probe_sees_what_no_sandbox_lets_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_probe_sees_what_no_sandbox_lets_through() -> None:
     with Grader(workers=1, sandbox="off") as grader, pytest.raises(probe.Escaped, match="read a file and write a file"):
         grader._probe(grader._servers[0])
 
@@ -136,13 +135,11 @@ def test_address_space_is_found_as_the_kernel_counts_it() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=True)
     found, counted = map(int, done.stdout.split())
     assert abs(found - counted) <= 1 << 20
-    assert address_space_in_use.__doc__
 
 
 def test_only_what_the_interpreter_needs_can_be_read() -> None:
     readable = sandbox._readable(numpy=False)
     assert not {"/", "/etc", "/home", "/root", "/usr", "/tmp", str(Path.home())} & set(readable)
-    assert landlock_abi() >= 0
 
 
 def test_importing_the_package_is_quick_and_brings_no_heavy_module() -> None:
