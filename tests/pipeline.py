@@ -14,6 +14,7 @@ import psutil
 
 ROOT = Path(__file__).parent.parent
 RESULTS = "results/seconds"
+UNTRACKED = "tracking={enabled: false}"  # for --config: MLflow takes longer than most jobs
 TABLES = ["table2.csv", "table3.csv", "statistics.csv", "paired_tests.csv", "comparison.csv", "figure1.png"]
 # The environment's bin folder first, as `make` and an activated environment have it.
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

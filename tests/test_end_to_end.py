@@ -22,7 +22,7 @@ from mlflow import MlflowClient
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.reporting import figures, tables
-from pipeline import RESULTS, Background, planned, snakemake
+from pipeline import RESULTS, UNTRACKED, Background, planned, snakemake
 
 POLICIES = ["base", "grpo", "bon_offpolicy_exact"]
 DATASETS = ["pocket-contests", "pocket-short"]
@@ -152,10 +152,10 @@ def test_a_changed_setting_repeats_what_it_concerns(finished: Path, change: str,
 def test_a_changed_setting_after_a_failed_run_runs_what_is_missing(tmp_path: Path) -> None:
     """Inputs marked `ancient()` once hid the missing jobs: only the configuration was written, and success reported."""
     target = ("--", "results/seconds/data/pocket-short/problems.parquet")
-    failed = snakemake(tmp_path, "--config", "datasets={pocket-short: {train: 100000}}", *target)
+    failed = snakemake(tmp_path, "--config", UNTRACKED, "datasets={pocket-short: {train: 100000}}", *target)
     assert failed.returncode != 0
     assert not (tmp_path / target[1]).exists()
-    assert snakemake(tmp_path, *target).returncode == 0
+    assert snakemake(tmp_path, "--config", UNTRACKED, *target).returncode == 0
     assert (tmp_path / target[1]).exists()
 
 
@@ -168,13 +168,13 @@ def test_damaged_scores_are_named_and_cost_only_the_tables_made_from_them(finish
     table, work = (folder / target).read_bytes(), _digests(folder)
     score = folder / "results/seconds/scores/base/pocket-short.parquet"
     score.write_bytes(score.read_bytes()[:100])
-    done = snakemake(folder, "--", target)
+    done = snakemake(folder, "--config", UNTRACKED, "--", target)
     assert done.returncode != 0
     assert "pocket-short.parquet: not a whole parquet file" in done.stdout + done.stderr
     assert not (folder / target).exists()
     assert {path for path, digest in _digests(folder).items() if digest != work[path]} == {score.relative_to(folder)}
     score.unlink()
-    assert snakemake(folder, "--", target).returncode == 0
+    assert snakemake(folder, "--config", UNTRACKED, "--", target).returncode == 0
     assert (folder / target).read_bytes() == table
     assert _digests(folder) == work
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline import RESULTS, snakemake
+from pipeline import RESULTS, UNTRACKED, snakemake
 
 KUBECTL = """#!{python}
 import os, signal, subprocess, sys, yaml
@@ -112,7 +112,7 @@ def test_gpus_of_a_node_do_not_bound_a_cluster(root: Path, cluster: Path, tmp_pa
     (cluster.parent / "bin" / "kubectl").write_text("#!/bin/sh\nexit 1\n")
     profile = str(root / "workflow" / "profiles" / "kubernetes")
     target = f"{RESULTS}/data/pocket-short/funnel.json"
-    configuration = ["--config", "gpus=2", "tracking={enabled: false}", "--", target]
+    configuration = ["--config", "gpus=2", UNTRACKED, "--", target]
     here = snakemake(tmp_path, *configuration).stderr
     assert "Provided resources: gpu" in here
     there = snakemake(tmp_path, "--workflow-profile", profile, "--retries", "0", *configuration).stderr

@@ -26,7 +26,7 @@ from maxk.artifacts import files
 from maxk.artifacts.digests import canonical
 from maxk.artifacts.records import Policy, Provenance, Task
 from maxk.config import Config
-from pipeline import ENVIRONMENT, RESULTS, ROOT, snakemake
+from pipeline import ENVIRONMENT, RESULTS, ROOT, UNTRACKED, snakemake
 
 CONFIG = "results/config.json"
 PROBLEM = {"problem_id": "double", "tests": [{"stdin": "2", "expected": "4"}]}
@@ -414,7 +414,7 @@ def test_a_job_killed_for_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     python.write_text(FAKE_PYTHON)
     python.chmod(0o755)
     monkeypatch.setitem(ENVIRONMENT, "PATH", f"{python.parent}:{ENVIRONMENT['PATH']}")
-    done = snakemake(tmp_path, "--", f"{RESULTS}/data/pocket-short/problems.parquet")
+    done = snakemake(tmp_path, "--config", UNTRACKED, "--", f"{RESULTS}/data/pocket-short/problems.parquet")
     said = done.stdout + done.stderr
     assert done.returncode == 1
     assert "killed (SIGKILL), most likely because memory ran out" in said

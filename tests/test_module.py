@@ -43,7 +43,7 @@ def importing(root: Path, folder: Path, snakefile: str, names: str = "", every: 
     """Another workflow, in `folder`."""
     (folder / "Snakefile").write_text(IMPORTING.format(snakefile=snakefile, names=names, all=every))
     seconds = yaml.safe_load((root / "tests" / "configs" / "seconds.yaml").read_text())
-    (folder / "config.yaml").write_text(yaml.safe_dump({"evaluation": seconds}))
+    (folder / "config.yaml").write_text(yaml.safe_dump({"evaluation": {**seconds, "tracking": {"enabled": False}}}))
 
 
 def test_another_workflow_uses_it_as_a_module(root: Path, tmp_path: Path) -> None:

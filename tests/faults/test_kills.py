@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline import RESULTS, Background, Held, snakemake, tables
+from pipeline import RESULTS, UNTRACKED, Background, Held, snakemake, tables
 
 KILLS = 8
 SEED = 7
@@ -57,7 +57,7 @@ def _at_work(said: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- asked to stop
-TABLE = ("--", f"{RESULTS}/table2.csv")
+TABLE = ("--config", UNTRACKED, "--", f"{RESULTS}/table2.csv")
 UNSCORED = ("scores/base", "table2.*")
 
 
