@@ -113,7 +113,7 @@ def test_gpus_of_a_node_do_not_bound_a_cluster(root: Path, cluster: Path, tmp_pa
     profile = str(root / "workflow" / "profiles" / "kubernetes")
     target = f"{RESULTS}/data/pocket-short/funnel.json"
     configuration = ["--config", "gpus=2", UNTRACKED, "--", target]
-    here = snakemake(tmp_path, *configuration).stderr
+    here = snakemake(tmp_path, "--workflow-profile", "none", *configuration).stderr
     assert "Provided resources: gpu" in here
     there = snakemake(tmp_path, "--workflow-profile", profile, "--retries", "0", *configuration).stderr
     assert "Provided remote nodes: 64" in there

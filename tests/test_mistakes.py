@@ -419,7 +419,6 @@ def test_a_job_killed_for_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert done.returncode == 1
     assert "killed (SIGKILL), most likely because memory ran out" in said
     assert "raise the mem_mb of the job" in said
-    assert "Error in rule prepare" in said
     assert "logs/prepare/pocket-short.log" in said
     assert "maxk: failed; see the logs above" in said
 
