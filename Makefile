@@ -1,7 +1,9 @@
 # make run    the default experiment, from nothing to results/table2.csv (CONFIG=config/other.yaml for another scale)
 # make environment  .venv alone, which the others build when they need it
-# make test   the tests of a few minutes; make test-all: also the slow ones (kills, full disks, servers, whole runs)
-# make test-numerics  the numerical tests on torch's other kernels: without vector instructions, and with AVX2
+# make test   every promise once, the pipeline from nothing to its report included
+# make test-all  these and the slow tests: runs that are killed or lose their disk, servers, attacks in all sandboxes,
+#             the how-tos of docs/ followed
+# make test-numerics  the numerical tests on each of torch's kernels: default, AVX2, and AVX-512 where the CPU has it
 # make check  formatting, lint and types
 # make ui     the MLflow page of the default experiment (CONFIG=… of another)
 # make docs   the documentation as a site, in site/
@@ -34,8 +36,13 @@ export OMP_NUM_THREADS ?= 1
 # Without cached bytecode each job would compile torch, transformers and TRL anew, which takes longer than the job.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: environment run test test-all test-numerics test-vllm test-integrations test-bounds test-slurm test-kubernetes \
-	check docs build lock beside audit ui clean
+# Three workers for two cores, because tests also wait: for sleeping programs, for one another's processes.
+WORKERS = $$(( $$(nproc) < 4 ? ($$(nproc) * 3 + 1) / 2 : 6 ))
+PARALLEL = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+KERNELS := $(addprefix test-numerics-,default avx2 $(sort $(shell grep -om1 avx512 /proc/cpuinfo 2> /dev/null)))
+
+.PHONY: environment run test test-all test-numerics $(KERNELS) test-vllm test-integrations test-bounds test-slurm \
+	test-kubernetes check docs build lock beside audit ui clean
 
 environment: $(READY)
 
@@ -44,14 +51,17 @@ run: $(READY)
 	snakemake --cores all $(if $(CONFIG),--configfile $(CONFIG))
 
 test: $(READY)
-	pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	pytest -m "not slow" $(PARALLEL)
 
-test-all: test
-	pytest -m slow --numprocesses auto --maxprocesses 4 --dist loadfile
+test-all: $(READY)
+	pytest $(PARALLEL)
 
-test-numerics: $(READY)
-	set -e; for kernels in default avx2; do ATEN_CPU_CAPABILITY=$$kernels pytest -m "not slow" --numprocesses auto \
-		tests/test_objectives.py tests/test_off_policy_direction.py tests/training/test_maxk_trainer.py; done
+# One process per kernel: `make --jobs 2` runs two at a time.
+test-numerics: $(KERNELS)
+
+$(KERNELS): test-numerics-%: $(READY)
+	ATEN_CPU_CAPABILITY=$* pytest -m "not slow" -p no:cacheprovider \
+		tests/test_objectives.py tests/test_off_policy_direction.py tests/training/test_maxk_trainer.py
 
 test-vllm: $(VLLM)
 	pytest tests/vllm_backend

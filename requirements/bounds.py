@@ -58,7 +58,7 @@ def passes(name: str) -> bool:
     installed = time.monotonic()
     print(f"{name}: {versions(python)}", flush=True)
     settings = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    command = [python, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=ROOT, env=settings)
     print(f"{name}: installed in {installed - start:.0f} s, tested in {time.monotonic() - installed:.0f} s", flush=True)
     return done.returncode == 0

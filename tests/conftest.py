@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from maxk import config as configuration
 from maxk.artifacts import files
@@ -18,12 +19,21 @@ from maxk.config import Config
 from pipeline import RESULTS, snakemake
 
 ROOT = Path(__file__).parent.parent
-# Few tests, but long ones. They start first, so that no worker is left alone with them at the end.
-LONG = ("test_end_to_end", "test_trainer")
+# On a busy machine any example may take long. Tests of text ask for more examples.
+settings.register_profile("maxk", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30)
+settings.load_profile("maxk")
+
+# Files that take longest start first, so that no worker is left alone with one at the end. Those that wait for the
+# pipeline's run, which the first makes, follow when it is nearly done.
+LONG = [
+    *("test_end_to_end", "test_maxk_trainer", "test_docs", "test_attacks", "test_trainer", "test_objectives"),
+    *("test_kills", "test_machine", "test_red_team", "test_grader"),
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.stem not in LONG)
+    place = {name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(LONG)))
 
 
 @pytest.fixture(scope="session")
@@ -54,10 +64,12 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def base_model(seconds: Config, shared: Path) -> str:
-    """Folder of the seconds-scale base model. Not to be changed."""
+    """Folder of the seconds-scale base model: that of `finished` where its run has made it. Not to be changed."""
     from maxk.training.pretrain import pretrain
 
-    folder = shared / "base"
+    policy, folder = shared / "finished" / seconds.layout.policy("base"), shared / "base"
+    if policy.exists():
+        return str(policy.parent / "model")
     with files.lock(folder):
         if not (folder / "model").exists():
             pretrain(seconds.base, seconds.prompt, folder / "model")

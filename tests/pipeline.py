@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import psutil
 
 ROOT = Path(__file__).parent.parent
 RESULTS = "results/seconds"
+UNTRACKED = "tracking={enabled: false}"  # for --config: MLflow takes longer than most jobs
 TABLES = ["table2.csv", "table3.csv", "statistics.csv", "paired_tests.csv", "comparison.csv", "figure1.png"]
 # The environment's bin folder first, as `make` and an activated environment have it.
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -43,6 +45,12 @@ def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         command(folder, *arguments), capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=1800
     )
+
+
+def planned(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
+    """Jobs of every rule that a dry run would run, from its table of job counts."""
+    counts = re.findall(r"^ ?(\w+) +(\d+) *$", done.stdout + done.stderr, re.MULTILINE)
+    return {rule: int(count) for rule, count in counts if rule != "total"}
 
 
 class Background:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import enumeration
@@ -16,7 +16,6 @@ fractions = st.integers(0, 8).map(lambda passed: passed / 8)  # rewards as they 
 
 
 # ---- max@k
-@settings(deadline=None)  # the first call on a busy machine takes longer than the default
 @given(st.lists(fractions, min_size=1, max_size=8))
 def test_max_at_k_is_the_mean_over_all_subsets(rewards):
     ks = range(1, len(rewards) + 1)

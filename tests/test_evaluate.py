@@ -239,7 +239,7 @@ def test_the_best_temperature_of_every_k() -> None:
 @pytest.mark.slow
 def test_a_tiny_model_from_nothing_to_the_best_temperature(folder: Path, root: Path) -> None:
     command = [sys.executable, "-m", "maxk", "evaluate", "tiny", "--problems", "own.jsonl", "--n", "4"]
-    files.write_text("small.yaml", "sampling: {max_tokens: 32}\n")  # the tiny model takes 512 tokens
+    files.write_text("small.yaml", "sampling: {max_tokens: 32, shards: 2}\n")  # the tiny model takes 512 tokens
     command += ["--config", "small.yaml", "--snakefile", str(root / "Snakefile")]
     environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(

@@ -135,7 +135,7 @@ def test_policies_survive_a_round_trip(tmp_path: Path) -> None:
         files.read_policy(tmp_path / "policy.json")
 
 
-def test_digests_depend_on_content_only(tmp_path: Path) -> None:
+def test_digests_depend_on_content_only() -> None:
     assert digest_of({"a": 1, "b": [2]}) == digest_of({"b": [2], "a": 1})
     assert digest_of({"a": 1}) != digest_of({"a": 2})
 
@@ -149,7 +149,8 @@ def test_a_folder_is_locked_by_one_process_at_a_time_and_unlocked_by_a_kill(tmp_
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(2)
     )
-    holder, waiter = (first, second) if select.select([first.stdout], [], [], 5)[0] else (second, first)
+    ready, _, _ = select.select([first.stdout, second.stdout], [], [])
+    holder, waiter = (first, second) if first.stdout in ready else (second, first)
     assert holder.stdout.readline() == b"held\n"
     assert b"waiting for another process that is using it" in waiter.stderr.readline()
     holder.kill()

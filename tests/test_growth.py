@@ -123,7 +123,7 @@ def test_an_n_that_ends_within_a_chunk_draws_the_same(evaluate: Any, requested: 
 
 
 def test_more_problems_and_other_shards_reuse_what_is_there(
-    evaluate: Any, requested: list[int], seconds: Config, tmp_path: Path
+    evaluate: Any, requested: list[int], seconds: Config
 ) -> None:
     fewer = {name: one.model_dump(mode="json") for name, one in seconds.datasets.items()}
     more = {**fewer, "pocket-short": {**fewer["pocket-short"], "test": 4}}
@@ -238,7 +238,7 @@ def test_another_prompt_is_drawn_anew(evaluate: Any, requested: list[int], tmp_p
     assert requested == [40, 8]
 
 
-def test_grown_verdicts_run_only_new_programs(evaluate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grown_verdicts_run_only_new_programs(evaluate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from maxk.evaluation import problem_grader
 
     graders: list[Any] = []
@@ -309,9 +309,7 @@ def test_a_journal_of_other_settings_is_refused(
     assert "foreign.arrow and the configuration do not belong together: settings.sampling.temperature is 0.5" in said
 
 
-def test_no_score_from_fewer_samples_than_asked(
-    evaluate: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_score_from_fewer_samples_than_asked(evaluate: Any, capsys: pytest.CaptureFixture[str]) -> None:
     evaluate("one", n=4)("sample base", "verify base")
     evaluate("one", n=8)
     assert cli.main(["score", "base", "--config", CONFIG]) == 2

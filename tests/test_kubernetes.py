@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline import RESULTS, snakemake
+from pipeline import RESULTS, UNTRACKED, snakemake
 
 KUBECTL = """#!{python}
 import os, signal, subprocess, sys, yaml
@@ -74,7 +74,7 @@ def run(root: Path, folder: Path, workflow: str) -> subprocess.CompletedProcess[
     profile = str(root / "workflow" / "profiles" / "kubernetes")
     options = ["--workflow-profile", profile, "--retries", "0", "--latency-wait", "5"]
     command = [sys.executable, "-m", "snakemake", *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
 
 
 def manifests(cluster: Path) -> dict[str, Any]:
@@ -112,8 +112,8 @@ def test_gpus_of_a_node_do_not_bound_a_cluster(root: Path, cluster: Path, tmp_pa
     (cluster.parent / "bin" / "kubectl").write_text("#!/bin/sh\nexit 1\n")
     profile = str(root / "workflow" / "profiles" / "kubernetes")
     target = f"{RESULTS}/data/pocket-short/funnel.json"
-    configuration = ["--config", "gpus=2", "tracking={enabled: false}", "--", target]
-    here = snakemake(tmp_path, *configuration).stderr
+    configuration = ["--config", "gpus=2", UNTRACKED, "--", target]
+    here = snakemake(tmp_path, "--workflow-profile", "none", *configuration).stderr
     assert "Provided resources: gpu" in here
     there = snakemake(tmp_path, "--workflow-profile", profile, "--retries", "0", *configuration).stderr
     assert "Provided remote nodes: 64" in there

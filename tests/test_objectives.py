@@ -10,16 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import enumeration
 from enumeration import expected_gradient, max_at_k_gradient
 from maxk.config.experiment import BASE_LABEL
 from maxk.objectives import OBJECTIVES, MaxAtK, Objective, Schedule, degenerate_groups, make
-
-settings.register_profile("maxk", deadline=None, max_examples=50)  # the first call of an example may load kernels
-settings.load_profile("maxk")
 
 NAN = float("nan")
 TYPES = sorted(OBJECTIVES)
@@ -333,7 +330,6 @@ def spec(name, k=2):
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=30)
 @given(groups(), st.randoms())
 def test_order_of_members_does_not_matter(name, group, random):
     rewards, log_ratios, k = group
@@ -537,8 +533,7 @@ def gradients(name, k, logits, formula=max, **keys):
     return expected_gradient(objective, REWARDS, old, new, N), max_at_k_gradient(REWARDS, logits, k, formula)
 
 
-@pytest.mark.parametrize("k", range(1, N + 1))
-def test_ratios_of_the_example_are_far_from_one(k):
+def test_ratios_of_the_example_are_far_from_one():
     ratios = NEW_LOGITS.softmax(0) / OLD_LOGITS.softmax(0)
     assert ratios.min() < 0.6
     assert ratios.max() > 1.6

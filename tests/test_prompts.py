@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from maxk.artifacts.records import Policy, Problem, Test
 from maxk.config import Config
 from maxk.data import prompts
 from maxk.data.prompts import Prompt
-from maxk.stages.sample import _write_prompts
+from maxk.stages.sample import _Job
 
 
 class Tokenizer:
@@ -42,7 +43,9 @@ def test_what_a_policy_read_is_stored_beside_its_samples(
     monkeypatch.chdir(tmp_path)
     first, second = seconds.evaluated[:2]
     problems: list[Any] = [Problem(f"{first}/1", first, "test", "one", [Test("", "1")])]
-    _write_prompts(seconds, Policy("base", "Base", "model"), 0, problems, ["one!"])
+    rendered = {problem.problem_id: "one!" for problem in problems}
+    job: Any = SimpleNamespace(config=seconds, policy=Policy("base", "Base", "model"), tasks=problems, prompts=rendered)
+    _Job.write_prompts(job, 0)
     table = files.read_table(seconds.layout.prompts("base", first, 0), records.PROMPT)
     assert table.to_pylist() == [{"problem_id": f"{first}/1", "prompt": "one!"}]
     assert files.read_table(seconds.layout.prompts("base", second, 0), records.PROMPT).num_rows == 0

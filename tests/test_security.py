@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import pickle
@@ -28,12 +29,13 @@ HUB_TOKEN = "hf_" + "Qx7" * 10
 
 
 # ------------------------------------------------------------------------------------------------------- foreign code
-def calls(root: Path) -> Iterator[tuple[str, str]]:
-    """(file, dotted name) of everything that the package calls or imports."""
-    yield from calls_in(root / "src" / "maxk")
+@functools.cache
+def calls(source: Path) -> frozenset[tuple[str, str]]:
+    """(file, dotted name) of everything that the Python files of a folder call or import."""
+    return frozenset(_calls(source))
 
 
-def calls_in(source: Path) -> Iterator[tuple[str, str]]:
+def _calls(source: Path) -> Iterator[tuple[str, str]]:
     for path in source.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             where = path.relative_to(source).as_posix()
@@ -68,12 +70,13 @@ CONFINED = ("confined/jobs", "confined/warming")
     ],
 )
 def test_what_can_run_code_from_data_stands_where_it_is_known(name: str, allowed: set[str], root: Path) -> None:
-    assert {where for where, called in calls(root) if called == name} == allowed
+    assert {where for where, called in calls(root / "src/maxk") if called == name} == allowed
 
 
 def test_models_and_tokenizers_are_loaded_in_one_place(root: Path) -> None:
-    assert {where for where, name in calls(root) if name.endswith(".from_pretrained")} == {"artifacts/models.py"}
-    assert not [where for where, name in calls_in(root / "benchmarks") if name.endswith(".from_pretrained")]
+    loading = {where for where, name in calls(root / "src/maxk") if name.endswith(".from_pretrained")}
+    assert loading == {"artifacts/models.py"}
+    assert not [where for where, name in calls(root / "benchmarks") if name.endswith(".from_pretrained")]
 
 
 def test_what_others_load_for_us_gets_the_same_settings(seconds: Config, tmp_path: Path, root: Path) -> None:

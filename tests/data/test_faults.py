@@ -252,7 +252,7 @@ def test_an_id_occurs_twice(named: Any, tmp_path: Path) -> None:
 
 
 def test_a_test_is_too_large(named: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a lowered limit; 200 MB are read for real in `test_filters.py`."""
+    """At a lowered limit; 70 MB are read for real in `test_filters.py`."""
     monkeypatch.setattr(filters, "MAX_TEST_BYTES", 1000)
     source = named[1]
     kept, funnel = load(named, tmp_path, source.row(0), {**source.row(1), **source.tests("7" * 2000)})

@@ -46,8 +46,8 @@ def test_what_cannot_be_graded_goes_and_is_counted() -> None:
     assert "d: tests_within_size 1 (without 1: d/e)" in list(data.lines("d", funnel))
 
 
-def test_a_test_of_200_megabytes_is_left_out_by_name(tmp_path: Path) -> None:
-    tests = {"test_input": ["1 2\n", "7" * 200_000_000], "test_output": ["3\n", "0\n"]}
+def test_a_test_above_64_megabytes_is_left_out_by_name(tmp_path: Path) -> None:
+    tests = {"test_input": ["1 2\n", "7" * 70_000_000], "test_output": ["3\n", "0\n"]}
     path = raw.jsonl(tmp_path / "rows.jsonl", [raw.cure_row(1), raw.cure_row(2, **tests)])
     problems, funnel = data.load("d", raw.section(source="cure", location=path))
     assert [problem.problem_id for problem in problems] == ["d/1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ def tasks() -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
+@functools.cache
 def parsed() -> dict[int, tuple[dict[str, Any], list[Call]]]:
     return {row["task_id"]: (row, asserted) for row in tasks() if (asserted := calls_of(row)) is not None}
 
@@ -38,6 +40,7 @@ def test_967_tasks_convert_and_824_fit_the_flat_form() -> None:
     assert sum(calls.flat_tests(asserted) is not None for _, asserted in parsed().values()) == 824
 
 
+@pytest.mark.slow
 def test_reference_code_passes_the_converted_tests() -> None:
     submissions: dict[tuple[str, int], Submission] = {}
     for task_id, (row, asserted) in parsed().items():

@@ -110,6 +110,7 @@ def test_a_failed_preparation_is_one_line_and_writes_nothing(
     assert len(files.read_problems(config.layout.problems("d"), "train")) == 1
 
 
+@pytest.mark.slow
 def test_an_edited_data_file_is_prepared_again(tmp_path: Path) -> None:
     rows = [{"statement": f"Task {i}", "tests": [["1\n", "1\n"]]} for i in range(2)]
     raw.jsonl(tmp_path / "own rows.jsonl", rows)

@@ -50,9 +50,9 @@ def test_the_plan_knows_what_to_expect_of_a_source(source: str) -> None:
     assert SOURCES[source].planned is not DatasetSection.planned
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_the_reference_has_a_heading_for_every_source(source: str) -> None:
-    assert f"\n## `datasets.NAME` with `source: {source}`\n" in reference()
+def test_the_reference_has_a_heading_for_every_source() -> None:
+    text = reference()
+    assert [name for name in SOURCES if f"\n## `datasets.NAME` with `source: {name}`\n" not in text] == []
 
 
 def test_the_package_imports_no_heavy_library() -> None:

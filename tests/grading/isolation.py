@@ -15,7 +15,7 @@ IS_ROOT = os.geteuid() == 0
 USERS = ["root", "nobody"] if IS_ROOT else ["me"]
 
 
-def run(arguments: list[str], user: str, timeout: float = 150) -> subprocess.CompletedProcess[str]:
+def run(arguments: list[str], user: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
     """Runs `python arguments…` where a kill of everything stays inside; `user` is one of USERS."""
     command = [sys._base_executable, "-s", "-B", *arguments]
     if user == "nobody":

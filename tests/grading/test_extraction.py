@@ -247,7 +247,7 @@ def test_hostile_text_does_no_harm(text: str) -> None:
 
 
 @given(st.text())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200)
 def test_never_raises_and_says_how(text: str) -> None:
     program, status = extract_program(text)
     assert status in ("fenced", "unclosed", "bare", "none")
@@ -279,7 +279,7 @@ def test_never_raises_and_says_how(text: str) -> None:
         )
     )
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200)
 def test_any_order_of_markers(lines: list[str]) -> None:
     program, status = extract_program("\n".join(lines))
     assert (program is None) == (status == "none")

@@ -501,7 +501,7 @@ def test_nothing_leaks_in_a_long_run(tmp_path: Path) -> None:
         [sys.executable, str(script), "510"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
         env={**os.environ, "TMPDIR": str(folder)},
     )

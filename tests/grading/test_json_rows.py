@@ -51,7 +51,7 @@ VALUES = st.recursive(
 @given(
     st.lists(st.dictionaries(st.text(), VALUES, max_size=4), max_size=6), st.integers(1, 40), st.sampled_from([None, 1])
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 def test_any_cut_of_an_array_reads_the_same(
     tmp_path_factory: pytest.TempPathFactory, values: list[dict[str, Any]], piece: int, indent: int | None
 ) -> None:

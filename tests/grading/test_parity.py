@@ -33,7 +33,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, bool
                 capture_output=True,
                 env=environment,
                 cwd=folder / name,
-                timeout=60,
+                timeout=600,
                 check=False,
             )
         answers[name] = done.stdout.decode(errors="surrogateescape"), done.returncode == 0

@@ -216,7 +216,7 @@ with VerdictCache(sys.argv[1]) as cache, Grader(workers=1, sandbox="off", mode=s
 @pytest.mark.parametrize("mode", ["auto", "fork"])
 def test_a_fault_of_the_harness_in_the_child_is_never_the_programs(tmp_path: Path, mode: str) -> None:
     arguments = [sys.executable, "-c", STARVED, str(tmp_path / "v.sqlite"), mode]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     statuses, ungraded, cached, complaints = json.loads(done.stdout)
     assert statuses == ["harness_error"] * 3
@@ -461,7 +461,7 @@ def kill_server(grader: Grader) -> None:
 @pytest.mark.parametrize(("limit", "value"), [("NOFILE", 40), ("AS", 3 << 30), ("NPROC", 5000)])
 def test_low_limits_of_the_caller_are_enough(limit: str, value: int) -> None:
     script = f"import resource\nresource.setrlimit(resource.RLIMIT_{limit}, ({value}, {value}))\n" + LOW_LIMITS
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=False)
     assert done.stdout.strip() == "[1.0, 1.0]", done.stderr[-1500:]
 
 
@@ -469,7 +469,7 @@ def test_low_limits_of_the_caller_are_enough(limit: str, value: int) -> None:
 def test_a_limit_that_is_too_low_is_named(limit: str, letter: str) -> None:
     script = f"import resource\nresource.setrlimit(resource.RLIMIT_{limit}, (10 * ({letter!r} == 'n'),) * 2)\n"
     command = [sys.executable, "-c", script + LOW_LIMITS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert f"too low, perhaps: ulimit -{letter}" in done.stderr.splitlines()[-1]
 
 
@@ -558,7 +558,7 @@ def test_before_landlock_abi_6_the_servers_descriptors_are_out_of_reach(tmp_path
         [sys.executable, "-c", ABI_5],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=600,
         check=False,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
@@ -606,4 +606,4 @@ def test_the_time_that_a_program_may_sleep_is_bounded() -> None:
         [verdict] = grader.grade([("import time\ntime.sleep(0.9)\nprint(1)", [("", "1")] * 60)])
     assert verdict.statuses[0] == "passed"
     assert verdict.statuses[-1] == "wrong_answer"
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 54  # what one pass over all tests would sleep

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections import Counter
 from typing import Any
 
@@ -14,7 +13,7 @@ from transformers import AutoTokenizer
 
 from maxk import sampling
 from maxk.artifacts.records import Policy, Problem, Test
-from maxk.config import Config, Sampling
+from maxk.config import Sampling
 from maxk.errors import UserError
 from maxk.sampling import Completion, Request
 from maxk.sampling.transformers import RESOLUTION, TransformersBackend, _inverse, _uniforms
@@ -236,8 +235,3 @@ def test_first_tokens_follow_the_models_distribution(base_model: str) -> None:
     observed, expected = counts[often].double(), p[often].double() * 6000
     assert len(observed) > 2
     assert chisquare(observed, expected * observed.sum() / expected.sum()).pvalue > 1e-4
-
-
-def test_requests_are_the_configs(seconds: Config) -> None:
-    """The seconds-scale experiment draws two chunks a problem."""
-    assert math.ceil(seconds.sampling.n / seconds.sampling.chunk) == 2

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ANSWER = "```python\nprint(sum(map(int, input().split())))\n```"
 
 
+@pytest.mark.slow
 def test_it_trains(root: Path, letters_model: str, tmp_path: Path) -> None:
     """One step with a random model over letters: nothing passes, so nothing is learned."""
     command = [sys.executable, str(root / "examples" / "trl_train.py"), "--model", letters_model]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import fields
 from fnmatch import fnmatch
 from pathlib import Path
@@ -154,7 +155,14 @@ LOSSES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", LOSSES)
+def slow_but(kept: set[str], names: Iterable[str]) -> list[Any]:
+    """Parameters, of which all but a few are slow tests: each is a training or two."""
+    return [pytest.param(name, marks=[] if name in kept else [pytest.mark.slow]) for name in names]
+
+
+@pytest.mark.parametrize(
+    "name", slow_but({"dapo", "grpo", "cispo", "luspo of token ratios", "two batches a step"}, LOSSES)
+)
 def test_grpo_equals_the_stock_trainer(name: str, letters_model: str, tmp_path: Path) -> None:
     """Two iterations, so that ratios matter; micro-batches are composed otherwise, which must not."""
     options = {"num_iterations": 2, **LOSSES[name]}
@@ -410,7 +418,10 @@ LAYOUTS: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+QUICK = {"whole groups", "split groups", "scaled by the batch", "two optimiser steps a batch", "tools"}
+
+
+@pytest.mark.parametrize("name", slow_but({*QUICK, "ratios to the sampler"}, LAYOUTS))
 def test_off_policy_advantages_are_those_of_whole_groups_at_current_ratios(
     name: str, letters_model: str, tmp_path: Path
 ) -> None:

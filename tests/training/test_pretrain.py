@@ -80,7 +80,7 @@ def test_programs_and_prompts_survive_the_tokenizer(tokenizer: Any, pair: tuple[
         assert tokenizer.decode(tokenizer(text).input_ids, skip_special_tokens=True) == text
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.text(alphabet="a =[]()xfor in%*+:\n12,", max_size=60))
 def test_any_spacing_survives_the_tokenizer(tokenizer: Any, text: str) -> None:
     """Runs of spaces, spaces before brackets and blank lines: nothing is tidied up."""

@@ -88,13 +88,17 @@ def steps(trainer: PolicyTrainer) -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize(
-    ("objective", "iterations"), [("grpo", 1), ({"type": "bon_offpolicy_exact", "k": 2}, 2)], ids=["on", "off"]
+    ("objective", "iterations", "after"),
+    [("grpo", 1, (3,)), ({"type": "bon_offpolicy_exact", "k": 2}, 2, (1, 2, 3))],
+    ids=["on", "off"],
 )
-def test_resumed_equals_uninterrupted(objective: Any, iterations: int, letters_model: str, tmp_path: Path) -> None:
+def test_resumed_equals_uninterrupted(
+    objective: Any, iterations: int, after: tuple[int, ...], letters_model: str, tmp_path: Path
+) -> None:
     """Interrupted after the first, second (the end of an epoch) and third of four generation batches."""
     options = {"training": {"iterations": iterations, "epochs": 2.0}}
     whole = trained(letters_model, tmp_path / "whole", objective, **options)
-    for batches in (1, 2, 3):
+    for batches in after:
         folder, last = tmp_path / str(batches), batches * iterations
         stopped = trained(letters_model, folder, objective, callbacks=[StopAfter(last)], **options)
         assert stopped.state.global_step == last
