@@ -53,7 +53,10 @@ def register_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from maxk import sampling
+
     config = configuration.load(args.config)
+    sampling.require_installed(config.sampling)
     policy = files.read_policy(config.layout.policy(args.policy))
     mine = share_of(config, args.shard)
     tasks = {name: _tasks(config, name, mine) for name in config.evaluated}
@@ -131,6 +134,10 @@ class _Job:
             measured = self.past_entropies.read()
             self.environments += [made for batch, made in measured if self._keep_entropies(batch.to_pydict())]
         self.requests = sampling.requests(tasks, list(self.prompts.values()), policy.name, config.sampling, self.drawn)
+        if self.requests:  # before a GPU is taken and the model loaded
+            sampling.encode(
+                self.requests, self.tokenizer, config.sampling, sampling.context_limit(policy, config.sampling)
+            )
 
     @property
     def samples(self) -> list[Sample]:

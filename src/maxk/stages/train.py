@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> None:
     require_generator(training)
     reporters.require_installed(config)
     if training.processes == 1 or os.environ.get("WORLD_SIZE") != str(training.processes):  # not launched yet
+        require_room(config, training)
         gpus.hold(training.processes if config.gpus else 0, training.gpu)
         if training.processes > 1:
             _launch(training)
@@ -72,6 +73,22 @@ def require_generator(training: Training) -> None:
             "training.generator.backend=vllm: vLLM is not installed here (`maxk doctor` says how to install it); or "
             "choose backend: transformers, which is slower"
         )
+
+
+def require_room(config: Config, training: Training) -> None:
+    """Raises UserError if a prompt leaves less than `training.max_tokens` of the base model's context length."""
+    from maxk import sampling
+    from maxk.artifacts import models
+    from maxk.data import prompts
+
+    base = files.read_policy(config.layout.policy(BASE))
+    tokenizer = models.tokenizer(base.model, base.revision)
+    limit = models.context_length(models.config(base.model, base.revision))
+    for dataset in training.datasets:
+        for task in files.read_tasks(config.layout.problems(dataset), "train"):
+            prompt = prompts.render(task.statement, config.prompt, tokenizer)
+            length = len(sampling.prompt_ids(prompt, tokenizer))
+            sampling.require_room(task.problem_id, length, "training.max_tokens", training.max_tokens, limit)
 
 
 def _launch(training: Training) -> None:
