@@ -140,7 +140,7 @@ def _optimise(
     from maxk.artifacts import environment, models
     from maxk.evaluation import problem_grader
     from maxk.training.arguments import arguments, lora, schedule
-    from maxk.training.callbacks import MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
+    from maxk.training.callbacks import EndsOfCompletions, MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
     from maxk.training.reward import PassRateReward
     from maxk.training.trainer import PolicyTrainer
 
@@ -168,6 +168,7 @@ def _optimise(
             peft_config=lora(training),
             callbacks=[
                 MetricsLog(folder / "metrics.jsonl", run),
+                EndsOfCompletions(training),
                 SkipNonfinite(),
                 stop,
                 ProgressLine(f"train {name}"),
