@@ -40,6 +40,8 @@ def user_errors():
 
 
 with user_errors():
+    for path in workflow.configfiles:  # Snakemake takes the last of two equal keys
+        configuration.read_yaml(path)
     CONFIG = configuration.parse(
         configuration.overlay(configuration.read_yaml(DEFAULTS), config)
     )
