@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from maxk.artifacts import files
 from maxk.artifacts.records import Problem, Provenance, Test
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.resources import gpus
+from maxk.resources import gpus, launcher
 
 CONFIG = "results/seconds/config.json"
 
@@ -105,3 +106,28 @@ def test_seeds_that_libraries_refuse_are_refused_by_the_schema(place: str, seed:
     content = configuration.overlay(seconds.model_dump(mode="json"), changes)
     with pytest.raises(UserError, match="seed"):
         configuration.parse(content)
+
+
+def test_the_place_that_another_launcher_left_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch would wait without end for the other processes."""
+    left = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "PMI_SIZE": "2"}
+    left |= {"OMPI_COMM_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x", "ACCELERATE_USE_FSDP": "true"}
+    kept = {"LOCAL_DATA": "here", "HF_HUB_OFFLINE": "1"}
+    for name, value in (left | kept).items():
+        monkeypatch.setenv(name, value)
+    launcher.clear()
+    assert not left.keys() & os.environ.keys()
+    assert kept.items() <= os.environ.items()
+
+
+def test_training_in_one_process_forgets_the_place_that_was_left(
+    said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where as many processes are asked for as the other launcher had started."""
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    for processes in (1, 2):
+        training = {"max_tokens": 509, "processes": processes}
+        assert "exceed the 512 tokens that the model takes" in said("base", "train grpo --seed 0", training=training)
+        assert "WORLD_SIZE" not in os.environ
+        monkeypatch.setenv("WORLD_SIZE", "2")

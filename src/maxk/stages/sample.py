@@ -27,7 +27,7 @@ from maxk.artifacts.records import Policy, Provenance, Task
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.progress import Progress
-from maxk.resources import gpus
+from maxk.resources import gpus, launcher
 
 if TYPE_CHECKING:
     from maxk import sampling
@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> None:
     from maxk import sampling
 
     config = configuration.load(args.config)
+    launcher.clear()
     sampling.require_installed(config.sampling)
     policy = files.read_policy(config.layout.policy(args.policy))
     mine = share_of(config, args.shard)

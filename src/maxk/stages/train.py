@@ -25,7 +25,7 @@ from maxk.artifacts.paths import BASE, policy_name
 from maxk.artifacts.records import Policy, Problem
 from maxk.config import Config, Training
 from maxk.errors import UserError
-from maxk.resources import gpus
+from maxk.resources import gpus, launcher
 from maxk.tracking import reporters
 from maxk.training import accelerate_config
 
@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> None:
     accelerate_config.require_sound(training, config.gpus)
     require_generator(training)
     reporters.require_installed(config)
-    if training.processes == 1 or os.environ.get("WORLD_SIZE") != str(training.processes):  # not launched yet
+    if not launcher.launched():
+        launcher.clear()
         require_room(config, training)
         gpus.hold(training.processes if config.gpus else 0, training.gpu)
         if training.processes > 1:
@@ -97,12 +98,13 @@ def _launch(training: Training) -> None:
     `torchrun` for plain data parallelism, on GPUs or (gloo) on the CPU; `accelerate launch` if a config file names a
     sharding strategy.
     """
+    launcher.mark()
     processes = str(training.processes)
-    launcher = ["torch.distributed.run", "--standalone", "--nproc_per_node", processes]
+    command = ["torch.distributed.run", "--standalone", "--nproc_per_node", processes]
     if training.accelerate is not None:
-        launcher = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
-        launcher += ["--main_process_port", "0"]  # a free one: jobs share a host
-    os.execv(sys.executable, [sys.executable, "-m", *launcher, "--module", "maxk", *sys.argv[1:]])
+        command = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
+        command += ["--main_process_port", "0"]  # a free one: jobs share a host
+    os.execv(sys.executable, [sys.executable, "-m", *command, "--module", "maxk", *sys.argv[1:]])
 
 
 def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Policy:
