@@ -40,6 +40,21 @@ def snakemake(folder: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+def test_a_folder_with_braces_is_refused_in_a_line(root: Path, tmp_path: Path) -> None:
+    """Snakemake formats the paths of a workflow's files."""
+    clone = tmp_path / "clone {x}"
+    clone.mkdir()
+    for name in ("Snakefile", "src"):
+        (clone / name).symlink_to(root / name)
+    for name in ("workflow", "config"):
+        shutil.copytree(root / name, clone / name)
+    with pytest.raises(
+        AssertionError, match=r"clone \{x\}: Snakemake takes braces in a path for wildcards; move the"
+    ) as error:
+        snakemake(clone, "-n", "--snakefile", "workflow/Snakefile")
+    assert "NameError" not in str(error.value)
+
+
 def jobs(text: str) -> dict[str, int]:
     return {name: int(count) for name, count in re.findall(r"^ ?(\w+) +(\d+) *$", text, re.MULTILINE)}
 

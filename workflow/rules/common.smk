@@ -21,6 +21,11 @@ from snakemake.exceptions import WorkflowError
 
 DEFAULTS = workflow.source_path("../../config/config.yaml")
 
+if set("{}") & set(str(SOURCE)):
+    raise WorkflowError(
+        f"maxk: {SOURCE.parent}: Snakemake takes braces in a path for wildcards; move the workflow to a folder without"
+    )
+
 # A module's `prefix:` would move the paths that rules declare, but not those that stages write.
 if workflow.modifier.path_modifier.prefix:
     raise WorkflowError(
