@@ -32,7 +32,7 @@ def said(
 ) -> Callable[..., str]:
     """What the stages print until the first that fails with 2; no stage may take a GPU."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gpus, "hold", lambda count: pytest.fail("a GPU was taken"))
+    monkeypatch.setattr(gpus, "hold", lambda *_: pytest.fail("a GPU was taken"))
     shutil.copytree(base_model, "model")
 
     def run(*stages: str, **changes: Any) -> str:
