@@ -3,14 +3,18 @@
     python benchmarks/sampling.py                                        # a base model of seconds, made here
     python benchmarks/sampling.py --random                               # 13 million random weights
     python benchmarks/sampling.py --model results/policies/base/model    # the default experiment's base model
-    python benchmarks/sampling.py --config config/mini.yaml --model PATH --problems 16 --backend vllm      # on a GPU
+    python benchmarks/sampling.py --model PATH --problems 16 --backend vllm       # on a GPU
+    python benchmarks/sampling.py --model PATH --problems 16 --backend vllm --config config/mini.yaml      # MBPP
 
 The bare loop does the minimum. Over `generate` it repeats every prompt, samples from the global random state and
-decodes, in the backend's batches. Over vLLM's engine it submits all requests at once, without seeds, log-probabilities
-or text. The backend draws each sample with its own seed and measures entropies (for vLLM also without, to show what
-they cost). Both use an experiment's prompts and settings and take turns. The script prints tokens per second, on a CPU
-also tokens per CPU-second, and the median of the turns' ratios. It exits with 1 if the backend is slower than 0.9 × the
-loop (in CPU-seconds where there is no GPU).
+decodes, in the backend's batches. Over vLLM's engine it submits all requests at once, without seeds or text. The
+backend draws each sample with its own seed. Both use an experiment's prompts and settings and take turns. The script
+prints tokens per second, on a CPU also tokens per CPU-second, and the median of the turns' ratios. It exits with 1 if
+the backend is slower than 0.9 × the loop (in CPU-seconds where there is no GPU).
+
+Then it frees the backend's memory, as `maxk sample` does, and prints the rate of the pass that measures the entropies
+of the samples just drawn, and the time that it adds to drawing them. Nothing is read from a network, except by datasets
+that a config names.
 
 `--random` is the worst case for the transformers backend: one sample per prompt, a vocabulary of 32,768 whose samples
 share no token, and no completion that ends early. The backend gains nothing there, so this measures its overhead.
@@ -27,6 +31,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,11 +48,12 @@ from maxk.artifacts.records import Policy, Problem
 from maxk.config import Config, Sampling
 from maxk.data import prompts
 from maxk.data.pocket import corpus
-from maxk.sampling import Request
+from maxk.sampling import Completion, Request
 from maxk.training import pretrain
 
 ROOT = Path(__file__).parent.parent
 TARGET = 0.9
+UNITS = {"wall": "tokens a second", "cpu": "tokens a CPU-second, one thread"}
 RANDOM = {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 6, "num_attention_heads": 8} | {
     "vocab_size": 32_768,
     "tie_word_embeddings": True,
@@ -97,8 +103,12 @@ def problems_of(config: Config, name: str) -> list[Problem]:
     return [problem for problem in data.load(name, dataset)[0] if problem.split == "test"]
 
 
-def ours(backend: Any, requests: list[Request]) -> int:
-    return sum(c.n_tokens for done in backend.sample(requests) for _, completions in done for c in completions)
+def ours(backend: Any, requests: list[Request]) -> list[tuple[Request, Completion]]:
+    return [(r, c) for done in backend.sample(requests) for r, completions in done for c in completions]
+
+
+def tokens_of(drawn: Sequence[tuple[Request, Completion]]) -> int:
+    return sum(len(completion.tokens) for _, completion in drawn)
 
 
 # ------------------------------------------------------------------------------------------------ bare loops
@@ -173,11 +183,22 @@ def backend_of(model: str, chosen: Sampling) -> Any:
     return backend
 
 
-def variants(chosen: Sampling) -> dict[str, Sampling]:
-    """Settings of ours that are measured, by what is printed."""
-    if chosen.backend == "transformers":
-        return {"backend": chosen}
-    return {"backend": chosen, "backend, no entropy": chosen.model_copy(update={"entropy": False})}
+def entropy_pass(model: str, backend: Any, chosen: Sampling, drawn: list[tuple[Request, Completion]]) -> Rates:
+    """The rate of the pass over finished samples: batches of one request, as in the journal of vLLM's samples."""
+    from maxk.sampling.entropy import Entropies
+
+    ids = {r.prompt: sampling.prompt_ids(r.prompt, backend.tokenizer) for r, _ in drawn}
+    backend.close()
+    entropies = Entropies(Policy("base", "Base model", model), chosen)
+    batches = [list(group) for _, group in groupby(drawn, key=lambda one: (one[0].problem_id, one[0].first))]
+
+    def measured() -> int:
+        for batch in batches:
+            entropies([(ids[r.prompt], completion.tokens) for r, completion in batch])
+        return tokens_of(drawn)
+
+    entropies([(ids[r.prompt], completion.tokens) for r, completion in batches[0]])  # warms up
+    return rates(measured)
 
 
 def main() -> int:
@@ -201,25 +222,34 @@ def main() -> int:
         if arguments.random:
             chosen = chosen.model_copy(update={"n": 1, "max_tokens": 64})
             requests = [replace(request, count=1) for request in requests]
-        backend = backend_of(model, chosen)
-    ours(backend, requests[:1])
+        return measure(model, chosen, requests, arguments.repeats)
+
+
+def measure(model: str, chosen: Sampling, requests: list[Request], repeats: int) -> int:
+    """Prints all rates; the status of the process."""
+    backend = backend_of(model, chosen)
+    ours(backend, requests[:1])  # warms up
     measured: dict[str, list[Rates]] = defaultdict(list)
-    for _ in range(arguments.repeats):
-        for name, settings in variants(chosen).items():
-            backend.config = settings
-            measured[name].append(rates(lambda: ours(backend, requests)))
-        measured["bare loop"].append(rates(lambda: BARE[arguments.backend](backend, requests)))
-    print(f"{arguments.backend}: {len(requests)} problems × {chosen.n} samples, medians of {arguments.repeats}")
+    for _ in range(repeats):
+        measured["backend"].append(rates(lambda: tokens_of(ours(backend, requests))))
+        measured["bare loop"].append(rates(lambda: BARE[chosen.backend](backend, requests)))
+    print(f"{chosen.backend}: {len(requests)} problems × {chosen.n} samples, medians of {repeats}")
     clocks = ["wall"] if torch.cuda.is_available() else ["wall", "cpu"]
-    return int([report(measured, clock) for clock in clocks][-1] < TARGET)
+    ratios = [report(measured, clock) for clock in clocks]
+    found = entropy_pass(model, backend, chosen, ours(backend, requests))
+    for clock in clocks:
+        own, pass_rate = statistics.median(getattr(one, clock) for one in measured["backend"]), getattr(found, clock)
+        print(
+            f"{'entropy pass':20s}{pass_rate:10,.0f} {UNITS[clock]}, {own / pass_rate:.0%} more time than drawing alone"
+        )
+    return int(ratios[-1] < TARGET)
 
 
 def report(measured: Mapping[str, Sequence[Rates]], clock: str) -> float:
     """Prints the rates by one clock; returns the median ratio of the backend to the bare loop beside it."""
     values = {name: [getattr(one, clock) for one in runs] for name, runs in measured.items()}
-    unit = {"wall": "tokens a second", "cpu": "tokens a CPU-second, one thread"}[clock]
     for name, found in values.items():
-        print(f"{name:20s}{statistics.median(found):10,.0f} {unit}  [{min(found):,.0f}, {max(found):,.0f}]")
+        print(f"{name:20s}{statistics.median(found):10,.0f} {UNITS[clock]}  [{min(found):,.0f}, {max(found):,.0f}]")
     ratios = [one / other for one, other in zip(values["backend"], values["bare loop"], strict=True)]
     ratio = statistics.median(ratios)
     print(f"{'ratio':20s}{ratio:10.2f} [{min(ratios):.2f}, {max(ratios):.2f}] (target ≥ {TARGET})")

@@ -343,3 +343,25 @@ def test_yaml_numbers_are_numbers(root: Path) -> None:
     for path in set(root.glob("config/*.yaml")) - {root / "config" / "rates.yaml"}:
         text = yaml.safe_load(path.read_text())
         assert isinstance(text.get("base", {}).get("learning_rate", 0.1), float)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("training: {epochs: 2}\ntraining: {learning_rate: 1.0e-5}\n", "the key 'training' stands there a second time"),
+        ("objectives:\n  a: {type: grpo}\n  a: {type: bon_mean}\n", "the key 'a' stands there a second time"),
+        ('{"name": "x", "name": "y"}', "the key 'name' stands there a second time"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    """YAML takes the last and loses the others."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=rf"mine.yaml: not valid YAML \({said} .*line \d"):
+        configuration.read_yaml(path)
+
+
+def test_merged_keys_may_stand_twice(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("a: &a {x: 1, y: 1}\nb: {<<: *a, x: 2}\n")
+    assert configuration.read_yaml(path) == {"a": {"x": 1, "y": 1}, "b": {"x": 2, "y": 1}}

@@ -343,7 +343,8 @@ def test_how_tos_can_be_followed(page: str, tmp_path: Path) -> None:
 
 # ---- the generated reference
 def test_every_column_and_every_path_says_what_it_holds() -> None:
-    schemas = (records.PROBLEM, records.DRAWN, records.PROMPT, records.VERDICT_AND_OUTPUTS, records.SCORE)
+    evaluation = (records.SAMPLE, records.PROMPT, records.VERDICT_AND_OUTPUTS, records.SCORE)
+    schemas = (records.PROBLEM, records.DRAWN, records.MEASURED, *evaluation)
     assert {name for schema in schemas for name in schema.names} == set(records.COLUMNS)
     for name, member in vars(Layout).items():
         if not name.startswith("_") and name != "root":

@@ -24,7 +24,7 @@ from maxk import cli
 from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.artifacts.digests import canonical
-from maxk.artifacts.records import Policy, Provenance, Task
+from maxk.artifacts.records import Policy, Provenance
 from maxk.config import Config
 from pipeline import ENVIRONMENT, RESULTS, ROOT, UNTRACKED, snakemake
 
@@ -126,10 +126,19 @@ def _read_only(here: Here) -> None:
     here.refuse("pathlib.Path.mkdir", OSError(errno.EROFS, "Read-only file system"))
 
 
-def _not_installed(here: Here) -> None:
+def _no_gpu(here: Here) -> None:
+    class Job:
+        has_work = True
+        write_prompts = print
+
+    here.configure(gpus=8)
     here.policy()
-    here.patch.setattr("maxk.stages.sample._tasks", lambda *_: [Task("d/1", "d", "test", "sort")])
-    here.patch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *_, **__: None)
+    here.patch.setattr("maxk.stages.sample._tasks", lambda *_: [])
+    here.patch.setattr("maxk.stages.sample._Job", lambda *_: Job)
+    here.patch.setattr("maxk.resources.gpus.visible", dict)
+
+
+def _not_installed(here: Here) -> None:
     here.configure(sampling={"backend": "vllm"})
     here.patch.setattr("importlib.util.find_spec", lambda name: None)
 
@@ -241,7 +250,7 @@ MISTAKES = {
     "a GPU job on a node that has none": Mistake(
         "maxk sample base",
         ("gpus: 1 needed, but torch finds 0", "0: CPU only"),
-        lambda here: (here.configure(gpus=8), here.patch.setattr("maxk.resources.gpus.visible", dict)),
+        _no_gpu,
     ),
     "vLLM not installed": Mistake(
         "maxk sample base", ("vLLM is not installed", "docs/sampling.md", "backend=transformers"), _not_installed

@@ -39,6 +39,21 @@ def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return done
 
 
+def test_a_folder_with_braces_is_refused_in_a_line(root: Path, tmp_path: Path) -> None:
+    """Snakemake formats the paths of a workflow's files."""
+    clone = tmp_path / "clone {x}"
+    clone.mkdir()
+    for name in ("Snakefile", "src"):
+        (clone / name).symlink_to(root / name)
+    for name in ("workflow", "config"):
+        shutil.copytree(root / name, clone / name)
+    with pytest.raises(
+        AssertionError, match=r"clone \{x\}: Snakemake takes braces in a path for wildcards; move the"
+    ) as error:
+        snakemake(clone, "-n", "--snakefile", "workflow/Snakefile")
+    assert "NameError" not in str(error.value)
+
+
 def importing(root: Path, folder: Path, snakefile: str, names: str = "", every: str = "all") -> None:
     """Another workflow, in `folder`."""
     (folder / "Snakefile").write_text(IMPORTING.format(snakefile=snakefile, names=names, all=every))

@@ -225,3 +225,11 @@ def test_what_cannot_be_graded_is_left_out_by_id(tmp_path: Path) -> None:
     _, funnel = load(raw.jsonl(tmp_path / "own.jsonl", [row(1), row(2, tests=[]), row(3, statement=" ")]))
     assert funnel.dropped["with_tests"] == ["d/p2"]
     assert funnel.dropped["with_statement"] == ["d/p3"]
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    """Otherwise the last one would count, and the other be lost in silence."""
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps(ADD) + "\n" + json.dumps(ADD)[:-1] + ', "statement": "another"}\n')
+    with pytest.raises(UserError, match=r"own\.jsonl:2: not JSON \(key 'statement' is there twice\)"):
+        load(path)

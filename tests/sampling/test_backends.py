@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from transformers import AutoTokenizer
+from transformers import (
+    AutoTokenizer,
+    FalconH1Config,
+    Gemma2Config,
+    GPT2Config,
+    LlamaConfig,
+    MambaConfig,
+    MiniMaxConfig,
+    PretrainedConfig,
+    Qwen3NextConfig,
+    ViTConfig,
+)
 
 from maxk import sampling
 from maxk.artifacts.records import Policy
@@ -23,8 +35,9 @@ def request(prompt: str) -> Request:
 
 def test_vllm_is_never_replaced_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"sampling\.backend=vllm: vLLM is not installed here; docs/sampling\.md"):
-        sampling.BACKENDS["vllm"](POLICY, Sampling(backend="vllm"))
+    with pytest.raises(UserError, match=r"sampling\.backend=vllm: vLLM is not installed here \(docs/sampling\.md"):
+        sampling.require_installed(Sampling(backend="vllm"))
+    sampling.require_installed(Sampling())
 
 
 def test_a_prompt_gets_one_beginning_of_sequence(base_model: str) -> None:
@@ -86,3 +99,63 @@ def test_stop_tokens_are_the_policys_and_the_configs(base_model: str) -> None:
     endless = SimpleNamespace(eos_token_id=None, get_vocab=dict)
     with pytest.raises(UserError, match="names no end-of-sequence token"):
         sampling.stop_tokens(POLICY, endless, Sampling())
+
+
+TINY = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+UNSUPPORTED = {
+    "mamba": (MambaConfig(**TINY), "MambaForCausalLM"),
+    "attention beside state spaces": (FalconH1Config(**TINY, num_key_value_heads=1), "FalconH1ForCausalLM"),
+    "linear attention": (Qwen3NextConfig(**TINY, num_key_value_heads=1), "Qwen3NextForCausalLM"),
+    "lightning attention": (MiniMaxConfig(**TINY, num_key_value_heads=1), "MiniMaxForCausalLM"),
+}
+
+
+@pytest.mark.parametrize("kind", UNSUPPORTED)
+def test_models_whose_cache_cannot_be_split_are_named(kind: str, tmp_path: Path) -> None:
+    config, name = UNSUPPORTED[kind]
+    config.save_pretrained(tmp_path)
+    policy = Policy("base", "Base model", str(tmp_path))
+    with pytest.raises(UserError, match=f"is a {name}, whose recurrent state sampling.backend=transformers cannot"):
+        sampling.require_supported(policy, Sampling())
+    sampling.require_supported(policy, Sampling(backend="vllm"))
+
+
+@pytest.mark.parametrize("config", [LlamaConfig(**TINY), Gemma2Config(**TINY, sliding_window=8), GPT2Config()])
+def test_models_whose_cache_can_be_split_pass(config: PretrainedConfig, tmp_path: Path) -> None:
+    config.save_pretrained(tmp_path)
+    sampling.require_supported(Policy("base", "Base model", str(tmp_path)), Sampling())
+
+
+def test_a_model_that_writes_no_text_is_named(tmp_path: Path) -> None:
+    ViTConfig().save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="is a vit, which transformers cannot make write text"):
+        sampling.require_supported(Policy("base", "Base model", str(tmp_path)), Sampling())
+
+
+@pytest.mark.parametrize(
+    ("config", "sampled", "limit"),
+    [
+        (LlamaConfig(**TINY, max_position_embeddings=100), {}, 100),
+        (GPT2Config(n_positions=77), {}, 77),
+        (MambaConfig(**TINY), {"backend": "vllm"}, None),
+        (LlamaConfig(**TINY, max_position_embeddings=100), {"backend": "vllm"}, 100),
+        (LlamaConfig(**TINY, max_position_embeddings=100), {"backend": "vllm", "vllm": {"max_model_len": 60}}, 60),
+        (
+            LlamaConfig(
+                **TINY,
+                max_position_embeddings=100,
+                rope_parameters={
+                    "rope_type": "yarn",
+                    "rope_theta": 1e4,
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 100,
+                },
+            ),
+            {"backend": "vllm"},
+            400,
+        ),
+    ],
+)
+def test_the_context_of_a_model(config: PretrainedConfig, sampled: dict, limit: int | None, tmp_path: Path) -> None:
+    config.save_pretrained(tmp_path)
+    assert sampling.context_limit(Policy("base", "Base model", str(tmp_path)), Sampling(**sampled)) == limit

@@ -127,8 +127,10 @@ def test_a_group_is_within_both_budgets_and_keeps_the_order() -> None:
     assert [[part.owner for part in group] for group in groups] == [[0, 1, 2, 3], [4], [5]]
 
 
-def test_probabilities_that_are_no_numbers_are_refused(base_model: str) -> None:
+def test_what_has_no_entropy_is_refused(base_model: str) -> None:
     measure = Entropies(policy(base_model), HOT)
+    with pytest.raises(UserError, match=r"base: completions without tokens have no entropy; set sampling.entropy to"):
+        measure([([1, 2], [])])
     measure.model.lm_head.weight.data[3] = float("nan")
     with pytest.raises(UserError, match="base: the model gives no probabilities"):
         measure(sequences([(3, 4)], 200))

@@ -6,18 +6,19 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from tiny import PROMPTS, ROUNDING, count_a, difference, make_trainer, tokenizer, weights
 from tokenizers import decoders
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerState
 
 from maxk.config import EntropyBonus, Training
 from maxk.errors import UserError
 from maxk.training.arguments import arguments, schedule
-from maxk.training.callbacks import SkipNonfinite
+from maxk.training.callbacks import EndsOfCompletions, SkipNonfinite
 from maxk.training.trainer import PolicyTrainer, require_same_reference
 
 TRAINING = Training(
@@ -46,7 +47,9 @@ def trained(
 
 # ---- stop strings
 @pytest.mark.parametrize("pad", ["<pad>", "<end>"])
-def test_a_completion_ends_with_its_stop_string(pad: str, letters_model: str, tmp_path: Path) -> None:
+def test_a_completion_ends_with_its_stop_string(
+    pad: str, letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No padding of a batch's shorter completions is trained on, whether the padding token ends a sequence or not."""
     seen: list[list[int]] = []
 
@@ -56,6 +59,10 @@ def test_a_completion_ends_with_its_stop_string(pad: str, letters_model: str, tm
             seen.extend(output[0])
             return output
 
+    def only_short(text: str) -> SimpleNamespace:
+        return SimpleNamespace(program=text if text == "a" else None)
+
+    monkeypatch.setattr("maxk.training.trainer.extract_program", only_short)
     own = tokenizer(letters_model)
     own.pad_token = pad
     own.backend_tokenizer.decoder = decoders.Fuse()  # without one, texts have spaces between letters
@@ -69,8 +76,23 @@ def test_a_completion_ends_with_its_stop_string(pad: str, letters_model: str, tm
     assert all(end not in ids[:-1] for ids in seen)
     logged = [line for line in trainer.state.log_history if "completions/stopped_ratio" in line]
     assert sum(16 * line["completions/stopped_ratio"] for line in logged) == pytest.approx(len(stopped))
+    lost = sum(ids != [a] for ids in stopped)
+    assert sum(16 * line["completions/lost_ratio"] for line in logged) == pytest.approx(lost)
+    assert 0 < lost < len(stopped)
     cut = [ids for ids in seen if ids[-1] not in (a, end, own.pad_token_id)]  # this model also draws <pad>
     assert sum(16 * line["completions/clipped_ratio"] for line in logged) == pytest.approx(len(cut), abs=1e-5)
+
+
+def test_lost_and_cut_completions_are_warned_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+    callback, lost, cut = EndsOfCompletions(TRAINING), "completions/lost_ratio", "completions/clipped_ratio"
+    steps = [{lost: 0.01, cut: 0.1}, {"eval_reward": 1.0}, {lost: 0.5, cut: 0.2}, {lost: 0.6, cut: 0.875}, {cut: 0.9}]
+    for step, logs in enumerate(steps, 1):
+        callback.on_log(None, TrainerState(global_step=step), None, logs=logs)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(
+        "train: step 3: 50% of the completions were stopped by training.stop and hold no program; set"
+    )
+    assert second == "train: step 4: 88% of the completions were cut at training.max_tokens=12"
 
 
 # ---- resume

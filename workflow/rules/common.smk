@@ -21,6 +21,11 @@ from snakemake.exceptions import WorkflowError
 
 DEFAULTS = workflow.source_path("../../config/config.yaml")
 
+if set("{}") & set(str(SOURCE)):
+    raise WorkflowError(
+        f"maxk: {SOURCE.parent}: Snakemake takes braces in a path for wildcards; move the workflow to a folder without"
+    )
+
 # A module's `prefix:` would move the paths that rules declare, but not those that stages write.
 if workflow.modifier.path_modifier.prefix:
     raise WorkflowError(
@@ -40,6 +45,8 @@ def user_errors():
 
 
 with user_errors():
+    for path in workflow.configfiles:  # Snakemake takes the last of two equal keys
+        configuration.read_yaml(path)
     CONFIG = configuration.parse(
         configuration.overlay(configuration.read_yaml(DEFAULTS), config)
     )

@@ -54,6 +54,19 @@ def config(model: str, revision: str | None) -> Any:
     return AutoConfig.from_pretrained(model, revision=revision, **NO_CODE)
 
 
+def context_length(config: Any) -> int | None:
+    """Most tokens that a model takes, as its configuration states; None if it states none."""
+    length: int | None = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return length
+
+
+def causal_lm_class(config: Any) -> Any:
+    """The class that loads a model with this configuration; None if it writes no text."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    return MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+
+
 def generation_config(model: str, revision: str | None) -> Any:
     """The generation settings that the model's authors recommend. Raises OSError if there are none."""
     from transformers import GenerationConfig

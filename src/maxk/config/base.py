@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from maxk.artifacts import models
 from maxk.data.pocket.corpus import Corpus
-from maxk.schema import Count, Positive, Section
+from maxk.schema import Count, Positive, Section, Seed
 
 
 class Architecture(Section):
@@ -36,7 +36,7 @@ class PretrainedBase(Section):
     steps: Count = Field(600, description="Pretraining steps.")
     batch_size: Count = Field(128, description="Sequences per step.")
     learning_rate: Positive = Field(4e-3, description="Peak learning rate (AdamW, linear warm-up, cosine decay).")
-    seed: int = 0
+    seed: Seed = 0
 
     @property
     def inputs(self) -> list[str]:

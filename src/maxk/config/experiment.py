@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -20,7 +20,7 @@ from maxk.config.verification import Verification
 from maxk.data import Dataset
 from maxk.data.prompts import Prompt
 from maxk.errors import UserError
-from maxk.schema import Name, Section
+from maxk.schema import Name, Section, Seed
 
 BASE_LABEL = "Base model"
 CLOSING_FENCE = "\n```\n"  # of a code block; an opening fence names a language
@@ -44,7 +44,7 @@ class Config(Section):
     """An experiment."""
 
     name: Name = Field("default", description="`default` writes results/, any other name results/{name}/.")
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+    seeds: tuple[Seed, ...] = Field(
         (0,), min_length=1, description="Training seeds; every objective is trained once for each."
     )
     base: Base

@@ -19,11 +19,26 @@ DEFAULTS = Path(__file__).parents[3] / "config" / "config.yaml"
 REPLACED_WHOLE = ("base", "datasets", "objectives", "experiments")
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """Refuses a key that stands twice in a mapping: YAML would take the last one and lose the other in silence."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if (key.tag, key.value) in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"the key {key.value!r} stands there a second time", problem_mark=key.start_mark
+                )
+            seen.add((key.tag, key.value))
+        return node
+
+
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """A YAML file as a mapping. Raises UserError where it cannot be read."""
     try:
         with Path(path).open(encoding="utf-8") as handle:
-            content = yaml.safe_load(handle)
+            content = yaml.load(handle, _UniqueKeys)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"config {path}: cannot be read ({error})") from None
     except yaml.YAMLError as error:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from maxk.schema import Count, Section
+from maxk.schema import Count, Section, Seed
 
 
 class Report(Section):
@@ -20,7 +20,7 @@ class Report(Section):
     resamples: Count = Field(
         10_000, description="Number of random sign flips in the test that compares policies with one seed."
     )
-    seed: int = 0
+    seed: Seed = 0
 
     @model_validator(mode="after")
     def _ks_ascend(self) -> Report:

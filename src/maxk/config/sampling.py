@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from maxk.schema import Count, Positive, Section, StopString
+from maxk.schema import Count, Positive, Section, Seed, StopString
 
 
 class Vllm(Section):
@@ -58,7 +58,7 @@ class Sampling(Section):
         description="Fraction of a GPU that a job takes, as `training.gpu`; below 1, vLLM needs `vllm.kv_cache_gb`.",
     )
     vllm: Vllm = Vllm()
-    seed: int = 0
+    seed: Seed = 0
 
     @model_validator(mode="after")
     def _fixed_cache_on_shared_gpus(self) -> Sampling:

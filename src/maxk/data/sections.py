@@ -20,7 +20,7 @@ from maxk.data import hub
 from maxk.data.candidates import Candidate, Funnel
 from maxk.data.hub import Layouts
 from maxk.data.rows import table
-from maxk.schema import Count, Fraction, Section
+from maxk.schema import Count, Fraction, Section, Seed
 
 Row = TypeVar("Row")
 Size = Annotated[int, Field(ge=0)] | Literal["all"]
@@ -127,7 +127,7 @@ class Benchmark(DatasetSection):
         1, description="Drops problems whose tests expect fewer distinct outputs: a constant answers them."
     )
     exclude: tuple[str, ...] = Field((), description="Upstream ids to drop before anything else, such as faulty rows.")
-    seed: int = Field(0, description="Seed of the draw of the splits.")
+    seed: Seed = Field(0, description="Seed of the draw of the splits.")
 
     @abstractmethod
     def layouts(self) -> Mapping[str, Layouts]:

@@ -121,6 +121,46 @@ def prompt_ids(prompt: str, tokenizer: Any) -> list[int]:
     return ids
 
 
+def require_room(problem_id: str, length: int, key: str, max_tokens: int, limit: int | None) -> None:
+    """Raises UserError if a prompt of `length` tokens leaves less than `max_tokens` of the model's `limit`."""
+    if limit is not None and length + max_tokens > limit:
+        raise UserError(
+            f"{problem_id}: a prompt of {length} tokens and {key}={max_tokens} exceed the {limit} tokens that the "
+            "model takes"
+        )
+
+
+def context_limit(policy: Policy, config: Sampling) -> int | None:
+    """Most tokens of a prompt and its completion together; None if the model states none.
+
+    vLLM multiplies what a model states by the factor of its rotary embeddings.
+    """
+    if config.backend == "vllm" and config.vllm.max_model_len is not None:
+        return config.vllm.max_model_len
+    found = models.config(policy.model, policy.revision)
+    limit = models.context_length(found)
+    if config.backend != "vllm" or limit is None:
+        return limit
+    rope = getattr(found.get_text_config(), "rope_scaling", None) or {}
+    return int(limit * max(1.0, rope.get("factor") or 1.0))
+
+
+def require_supported(policy: Policy, config: Sampling) -> None:
+    """Raises UserError if the backend cannot sample from a model of this architecture."""
+    found = models.config(policy.model, policy.revision)
+    kind = models.causal_lm_class(found)
+    if kind is None:
+        raise UserError(
+            f"base.model {policy.model!r} is a {found.model_type}, which transformers cannot make write text"
+        )
+    layers = getattr(found.get_text_config(), "layer_types", None) or ()
+    if config.backend == "transformers" and (kind._is_stateful or "linear_attention" in layers):
+        raise UserError(
+            f"base.model {policy.model!r} is a {kind.__name__}, whose recurrent state sampling.backend=transformers "
+            "cannot split where samples diverge; choose backend=vllm"
+        )
+
+
 def encode(requests: Sequence[Request], tokenizer: Any, config: Sampling, limit: int | None) -> dict[str, list[int]]:
     """Token ids of every prompt; UserError if one leaves less than `max_tokens` of the model's `limit`."""
     ids: dict[str, list[int]] = {}
@@ -128,12 +168,7 @@ def encode(requests: Sequence[Request], tokenizer: Any, config: Sampling, limit:
         prompt = request.prompt
         if prompt not in ids:
             ids[prompt] = prompt_ids(prompt, tokenizer)
-        length = len(ids[prompt])
-        if limit is not None and length + config.max_tokens > limit:
-            raise UserError(
-                f"{request.problem_id}: a prompt of {length} tokens and sampling.max_tokens={config.max_tokens} "
-                f"exceed the {limit} tokens that the model takes"
-            )
+        require_room(request.problem_id, len(ids[prompt]), "sampling.max_tokens", config.max_tokens, limit)
     return ids
 
 
@@ -161,12 +196,16 @@ def _transformers(policy: Policy, config: Sampling) -> Backend:
     return TransformersBackend(policy, config)
 
 
-def _vllm(policy: Policy, config: Sampling) -> Backend:
-    if importlib.util.find_spec("vllm") is None:
+def require_installed(config: Sampling) -> None:
+    """Raises UserError if the backend's library is missing; the other backend never replaces it."""
+    if config.backend == "vllm" and importlib.util.find_spec("vllm") is None:
         raise UserError(
-            "sampling.backend=vllm: vLLM is not installed here; docs/sampling.md says how to, in an environment of "
-            "its own; or choose backend=transformers"
+            "sampling.backend=vllm: vLLM is not installed here (docs/sampling.md says how to); or choose "
+            "backend=transformers"
         )
+
+
+def _vllm(policy: Policy, config: Sampling) -> Backend:
     from maxk.sampling.vllm import VllmBackend
 
     return VllmBackend(policy, config)

@@ -66,8 +66,10 @@ class Entropies:
     def __call__(self, sequences: Sequences) -> list[float]:
         """Nats per token of every completion: the mean over its tokens, the last one included.
 
-        Raises UserError if the model's probabilities are not numbers.
+        Raises UserError if the model's probabilities are not numbers, or the backend has given no tokens.
         """
+        if not all(completion for _, completion in sequences):
+            raise UserError(f"{self.name}: completions without tokens have no entropy; set sampling.entropy to false")
         distinct = list(dict.fromkeys((tuple(prompt), tuple(completion)) for prompt, completion in sequences))
         sums = torch.zeros(len(distinct), dtype=torch.float64)
         for batch in batches(self._parts(distinct), self.tokens, self.positions):

@@ -12,7 +12,7 @@ from maxk.artifacts import environment, files, models
 from maxk.artifacts.paths import BASE
 from maxk.artifacts.records import Policy
 from maxk.config import Config, HubBase, PretrainedBase
-from maxk.data import hub
+from maxk.data import hub, prompts
 from maxk.errors import UserError
 
 
@@ -30,6 +30,7 @@ def run(args: argparse.Namespace) -> None:
         model, revision = _model(config, run)
         lineage = {"settings": settings, "weights": _identity(config, model, revision)}
         policy = Policy(BASE, config.label(BASE), model, revision, lineage, environment.versions())
+        _require_usable(config, policy)
         files.write_policy(config.layout.policy(BASE), policy)
         run.artifact(config.layout.policy(BASE))
 
@@ -46,6 +47,22 @@ def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
     for step, loss in curve["loss"]:
         run.metrics({"loss": loss}, step=step)
     return str(folder), None
+
+
+def _require_usable(config: Config, policy: Policy) -> None:
+    """Raises UserError for a model that later stages could not use: they find out when they hold a GPU."""
+    from maxk import sampling
+
+    tokenizer = models.tokenizer(policy.model, policy.revision)
+    prompts.render("statement", config.prompt, tokenizer)
+    sampling.require_supported(policy, config.sampling)
+    sampling.stop_tokens(policy, tokenizer, config.sampling)
+    own = models.context_length(models.config(policy.model, policy.revision))
+    wanted = [("sampling.max_tokens", config.sampling.max_tokens, sampling.context_limit(policy, config.sampling))]
+    wanted += [("training.max_tokens", config.training_of(one).max_tokens, own) for one in config.objectives]
+    for key, tokens, limit in wanted:
+        if limit is not None and tokens >= limit:
+            raise UserError(f"{key}={tokens} leaves no room for a prompt: {policy.model} takes {limit} tokens in all")
 
 
 def _identity(config: Config, model: str, revision: str | None) -> str:

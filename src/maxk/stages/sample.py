@@ -27,7 +27,7 @@ from maxk.artifacts.records import Policy, Provenance, Task
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.progress import Progress
-from maxk.resources import gpus
+from maxk.resources import gpus, launcher
 
 if TYPE_CHECKING:
     from maxk import sampling
@@ -53,7 +53,11 @@ def register_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from maxk import sampling
+
     config = configuration.load(args.config)
+    launcher.clear()
+    sampling.require_installed(config.sampling)
     policy = files.read_policy(config.layout.policy(args.policy))
     mine = share_of(config, args.shard)
     tasks = {name: _tasks(config, name, mine) for name in config.evaluated}
@@ -131,6 +135,10 @@ class _Job:
             measured = self.past_entropies.read()
             self.environments += [made for batch, made in measured if self._keep_entropies(batch.to_pydict())]
         self.requests = sampling.requests(tasks, list(self.prompts.values()), policy.name, config.sampling, self.drawn)
+        if self.requests:  # before a GPU is taken and the model loaded
+            sampling.encode(
+                self.requests, self.tokenizer, config.sampling, sampling.context_limit(policy, config.sampling)
+            )
 
     @property
     def samples(self) -> list[Sample]:

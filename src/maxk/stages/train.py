@@ -25,7 +25,7 @@ from maxk.artifacts.paths import BASE, policy_name
 from maxk.artifacts.records import Policy, Problem
 from maxk.config import Config, Training
 from maxk.errors import UserError
-from maxk.resources import gpus
+from maxk.resources import gpus, launcher
 from maxk.tracking import reporters
 from maxk.training import accelerate_config
 
@@ -45,7 +45,9 @@ def run(args: argparse.Namespace) -> None:
     accelerate_config.require_sound(training, config.gpus)
     require_generator(training)
     reporters.require_installed(config)
-    if training.processes == 1 or os.environ.get("WORLD_SIZE") != str(training.processes):  # not launched yet
+    if not launcher.launched():
+        launcher.clear()
+        require_room(config, training)
         gpus.hold(training.processes if config.gpus else 0, training.gpu)
         if training.processes > 1:
             _launch(training)
@@ -74,18 +76,35 @@ def require_generator(training: Training) -> None:
         )
 
 
+def require_room(config: Config, training: Training) -> None:
+    """Raises UserError if a prompt leaves less than `training.max_tokens` of the base model's context length."""
+    from maxk import sampling
+    from maxk.artifacts import models
+    from maxk.data import prompts
+
+    base = files.read_policy(config.layout.policy(BASE))
+    tokenizer = models.tokenizer(base.model, base.revision)
+    limit = models.context_length(models.config(base.model, base.revision))
+    for dataset in training.datasets:
+        for task in files.read_tasks(config.layout.problems(dataset), "train"):
+            prompt = prompts.render(task.statement, config.prompt, tokenizer)
+            length = len(sampling.prompt_ids(prompt, tokenizer))
+            sampling.require_room(task.problem_id, length, "training.max_tokens", training.max_tokens, limit)
+
+
 def _launch(training: Training) -> None:
     """Replaces this process by a launcher that runs the same command once per process; does not return.
 
     `torchrun` for plain data parallelism, on GPUs or (gloo) on the CPU; `accelerate launch` if a config file names a
     sharding strategy.
     """
+    launcher.mark()
     processes = str(training.processes)
-    launcher = ["torch.distributed.run", "--standalone", "--nproc_per_node", processes]
+    command = ["torch.distributed.run", "--standalone", "--nproc_per_node", processes]
     if training.accelerate is not None:
-        launcher = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
-        launcher += ["--main_process_port", "0"]  # a free one: jobs share a host
-    os.execv(sys.executable, [sys.executable, "-m", *launcher, "--module", "maxk", *sys.argv[1:]])
+        command = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
+        command += ["--main_process_port", "0"]  # a free one: jobs share a host
+    os.execv(sys.executable, [sys.executable, "-m", *command, "--module", "maxk", *sys.argv[1:]])
 
 
 def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Policy:
@@ -123,7 +142,7 @@ def _optimise(
     from maxk.artifacts import environment, models
     from maxk.evaluation import problem_grader
     from maxk.training.arguments import arguments, lora, schedule
-    from maxk.training.callbacks import MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
+    from maxk.training.callbacks import EndsOfCompletions, MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
     from maxk.training.reward import PassRateReward
     from maxk.training.trainer import PolicyTrainer
 
@@ -151,6 +170,7 @@ def _optimise(
             peft_config=lora(training),
             callbacks=[
                 MetricsLog(folder / "metrics.jsonl", run),
+                EndsOfCompletions(training),
                 SkipNonfinite(),
                 stop,
                 ProgressLine(f"train {name}"),

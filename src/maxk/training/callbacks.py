@@ -14,8 +14,11 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from maxk.artifacts import files
+from maxk.config import Training
 from maxk.progress import Progress
 from maxk.tracking import Run
+
+LOST, CUT = 0.05, 0.25  # fractions of a step's completions from which a warning is due
 
 
 class MetricsLog(TrainerCallback):
@@ -85,6 +88,37 @@ class ProgressLine(TrainerCallback):
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self._progress is not None:
             self._progress.__exit__()
+
+
+class EndsOfCompletions(TrainerCallback):
+    """Warns once if stop strings or the token limit cost programs; how many is in the metrics of every step."""
+
+    def __init__(self, config: Training) -> None:
+        self._complaints = {
+            "completions/lost_ratio": (
+                LOST,
+                "were stopped by training.stop and hold no program; set training.stop and sampling.stop to [], or ask "
+                "for one ```python block in prompt.template",
+            ),
+            "completions/clipped_ratio": (CUT, f"were cut at training.max_tokens={config.max_tokens}"),
+        }
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        if not logs or not state.is_world_process_zero:
+            return
+        for key, (least, complaint) in list(self._complaints.items()):
+            if logs.get(key, 0.0) >= least:
+                print(
+                    f"train: step {state.global_step}: {logs[key]:.0%} of the completions {complaint}", file=sys.stderr
+                )
+                del self._complaints[key]
 
 
 class SkipNonfinite(TrainerCallback):

@@ -43,13 +43,13 @@ class PassRateReward:
 
     def _grade(self, completions: Sequence[Any], problem_id: Sequence[str]) -> Rewards:
         submissions = [
-            submission(extract_program(_text(completion)).program, self._problems[name], self._limits)
+            submission(extract_program(text_of(completion)).program, self._problems[name], self._limits)
             for completion, name in zip(completions, problem_id, strict=True)
         ]
         rewards = [verdict.reward for verdict in self._grader.grade(submissions)]
         return [None if math.isnan(reward) else reward for reward in rewards]
 
 
-def _text(completion: Any) -> str:
+def text_of(completion: Any) -> str:
     """A completion's text, from a plain string or a chat message."""
     return completion if isinstance(completion, str) else str(completion[0]["content"])

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from maxk.errors import UserError
+from maxk.grading import extract_program
 from maxk.sampling import stopping
+from maxk.training.reward import text_of
 from maxk.trl import MaxkTrainer
 from maxk.trl.vllm import fixed_cache, own_port
 
@@ -62,19 +64,24 @@ class PolicyTrainer(MaxkTrainer):
         self._stopped = [short is not None and short[-1] not in self.eos_token_ids for short in cut]
         return kept, logprobs
 
-    def _log_stopped(self) -> None:
-        """The fraction of stopped completions; the parent has counted them as clipped at the token limit."""
-        stopped = torch.tensor(self._stopped, dtype=torch.float, device=self.accelerator.device)
-        fraction = self.accelerator.gather(stopped).mean().item()
+    def _log_stopped(self, texts: Sequence[str]) -> None:
+        """The fractions of stopped completions, and of those that hold no program.
+
+        The parent has counted stopped completions as clipped at the token limit.
+        """
+        lost = [stop and extract_program(text).program is None for stop, text in zip(self._stopped, texts, strict=True)]
+        counts = torch.tensor([self._stopped, lost], dtype=torch.float, device=self.accelerator.device).T
+        stopped_ratio, lost_ratio = self.accelerator.gather(counts).mean(dim=0).tolist()
         metrics = self._metrics["train" if self.model.training else "eval"]
-        metrics["completions/stopped_ratio"].append(fraction)
-        metrics["completions/clipped_ratio"][-1] -= fraction
+        metrics["completions/stopped_ratio"].append(stopped_ratio)
+        metrics["completions/lost_ratio"].append(lost_ratio)
+        metrics["completions/clipped_ratio"][-1] -= stopped_ratio
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
         output: tuple[Any, ...] = super()._generate(prompts)
-        if self._stop:
-            self._log_stopped()
         _, _, _, completions, *_ = output
+        if self._stop:
+            self._log_stopped([text_of(one) for one in completions])
         for reward in self.reward_funcs:
             if hasattr(reward, "start"):
                 reward.start(completions, self._problem_ids)

@@ -1,0 +1,31 @@
+"""Variables by which a launcher of several processes (torchrun, accelerate, mpirun) tells each its place.
+
+A pod, a notebook or a shell can still have those of another program. PyTorch and accelerate believe them, and wait
+without end for processes that do not exist. A job therefore clears them, unless maxk itself has launched it.
+"""
+
+from __future__ import annotations
+
+import os
+
+_NAMES = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+_OF = ("LOCAL_", "GROUP_", "ROLE_", "PMI_", "OMPI_COMM_WORLD_", "OMPI_COMM_WORLD_LOCAL_", "MV2_COMM_WORLD_")
+_NAMES |= {of + what for of in _OF for what in ("RANK", "WORLD_SIZE", "SIZE", "NAME")}
+_OWN = ("TORCHELASTIC_", "ACCELERATE_")
+_LAUNCHED = "MAXK_LAUNCHED"
+
+
+def launched() -> bool:
+    """Whether this process is one of several that maxk has launched."""
+    return _LAUNCHED in os.environ
+
+
+def mark() -> None:
+    """Marks the processes that this one is about to launch."""
+    os.environ[_LAUNCHED] = "1"
+
+
+def clear() -> None:
+    """Forgets the place that another launcher has left."""
+    for name in [name for name in os.environ if name in _NAMES or name.startswith(_OWN)]:
+        del os.environ[name]
