@@ -37,6 +37,7 @@ RESERVED = (
     "samples",
     "scores",
     "verdicts",
+    "wandb",
 )
 
 

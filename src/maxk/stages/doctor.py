@@ -141,6 +141,7 @@ def software_checks(config: Config) -> Iterator[Check]:
     yield check_packages(locked(project))
     yield check_sandbox(config)
     yield check_tracking(config)
+    yield from map(check_reporter, config.tracking.report_to)
 
 
 def check_python(required: str) -> Check:
@@ -210,6 +211,15 @@ def check_tracking(config: Config) -> Check:
         fix = "fix or unset MLFLOW_TRACKING_URI"
         return Check("tracking", f"{shown} does not respond ({server.reason(error)})", False, fix)
     return Check("tracking", shown)
+
+
+def check_reporter(name: str) -> Check:
+    """Whether training can report to W&B or trackio: package and credentials."""
+    from maxk.tracking import reporters
+
+    if (found := reporters.fault(name)) is None:
+        return Check(name, f"{metadata.version(name)} (tracking.report_to)")
+    return Check(name, found[0], False, found[1])
 
 
 # ----------------------------------------------------------------------------------------------------- the experiments

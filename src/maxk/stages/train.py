@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     training = config.training_of(args.objective)
     accelerate_config.require_sound(training, config.gpus)
     require_generator(training)
-    reporters.require_installed(config)
+    reporters.prepare(config)
     if training.processes == 1 or os.environ.get("WORLD_SIZE") != str(training.processes):  # not launched yet
         gpus.hold(training.processes if config.gpus else 0, training.gpu)
         if training.processes > 1:
