@@ -33,7 +33,7 @@ LIGHT_CORE = {
     "statistics": set(),
     "objectives": {"errors"},
     "grading": {"errors"},
-    "trl": {"errors", "objectives"},
+    "trl": {"errors", "estimators", "objectives"},
 }
 
 

@@ -100,11 +100,11 @@ class Reader:
 
 
 def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
-    """The requested ks up to n, or by default powers of two."""
-    from maxk.evaluation.comparing import powers
+    """The requested ks up to n, by default powers of two and n."""
+    from maxk.estimators import powers_of_two
 
     if wanted is None:
-        return powers(n)
+        return sorted({n, *powers_of_two(n)})
     kept = sorted({k for k in wanted if k <= n})
     if not kept:
         raise UserError(f"--k: every k is above the {n} samples that all systems have of every problem")
@@ -123,7 +123,7 @@ def finite(value: Any) -> Any:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a file named on the command line. Raises UserError if it cannot be written."""
+    """Writes a file named on the command line. (`maxk.artifacts.files` needs pyarrow, which `maxk[grade]` lacks.)"""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -23,6 +23,7 @@ from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.errors import UserError
+from maxk.estimators import powers_of_two
 from maxk.resources import gpus
 
 # Keys that a config file may not set, and what sets them.
@@ -90,7 +91,7 @@ def _settings(defaults: Mapping[str, Any], args: argparse.Namespace) -> dict[str
     """What all temperatures share: the defaults, over them the config file, and over both the command line."""
     given = _config_file(args.config) if args.config else {}
     base = given.get("base", {})
-    ks = [k for k in (2**i for i in range(args.n.bit_length())) if k <= args.n]
+    ks = powers_of_two(args.n)
     own_defaults = {
         "prompt": {"template": TEMPLATE, "chat": _is_chat_model(args.model, base.get("revision"))},
         "sampling": {"max_tokens": 512},

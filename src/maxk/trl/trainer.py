@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 
+from maxk.estimators import powers_of_two
 from maxk.objectives.diagnostics import diagnose, group_max_at_k, ratio_quantiles
 from maxk.trl.microbatches import by_length
 from maxk.trl.options import Given, as_objective, require_supported
@@ -217,7 +218,7 @@ class MaxkTrainer(GRPOTrainer):
 
     def _log_evaluation(self, rewards: Tensor) -> None:
         graded = rewards[~rewards.isnan().any(dim=1)].double()
-        for k in _powers_of_two(rewards.shape[1]):
+        for k in powers_of_two(rewards.shape[1]):
             self._metrics["eval"][f"max@{k}"].append(group_max_at_k(graded, k))
 
 
@@ -227,7 +228,3 @@ def combined(rewards: Tensor, weights: Tensor) -> Tensor:
     The weighted sum, in which a function that returned None (NaN) does not count; NaN where all did.
     """
     return (rewards * weights).nansum(dim=1).masked_fill(rewards.isnan().all(dim=1), torch.nan)
-
-
-def _powers_of_two(limit: int) -> list[int]:
-    return [2**i for i in range(limit.bit_length()) if 2**i <= limit]
