@@ -85,7 +85,7 @@ else:
 
 # ------------------------------------------------------------------------------------------------------------ problems
 def load(name: str, config: DatasetSection, validate: Validate | None = None) -> tuple[list[Problem], dict[str, int]]:
-    """The problems of the dataset `name`, train first, and its funnel. Raises UserError where rows cannot be used.
+    """The problems of the dataset `name`, train first, and its funnel. Raises UserError if rows cannot be used.
 
     `validate` runs programs on a benchmark's tests: it detects broken checkers, and `check_solutions` needs it.
     """

@@ -40,7 +40,7 @@ PIPELINE_EXTRAS = ("torch", "grade", "trl", "pipeline")
 
 @dataclass(frozen=True)
 class Check:
-    """A result. A check that is not `ok` keeps every experiment from running; one that is may still have a `fix`."""
+    """A result. If a check is not `ok`, no experiment can run; one that is may still have a `fix`."""
 
     name: str
     found: str
@@ -50,7 +50,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Machine:
-    """What experiments need of a machine: GPUs, memory of the smallest one in GB, and vLLM."""
+    """What experiments need from a machine: GPUs, memory of the smallest one in GB, and vLLM."""
 
     gpus: int
     gpu_gb: float
@@ -91,7 +91,7 @@ def gpus() -> list[float]:
 
 
 def hub_responds() -> bool:
-    """Whether the Hugging Face hub, or the mirror that HF_ENDPOINT names, responds."""
+    """Whether the Hugging Face hub, or the mirror named by HF_ENDPOINT, responds."""
     if _offline():
         return False
     url = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
@@ -164,7 +164,7 @@ def locked(project: Mapping[str, Any]) -> list[str]:
 
 
 def check_packages(required: list[str]) -> Check:
-    """Whether every required package is installed; a version that was not asked for is reported, but ok."""
+    """Whether every required package is installed; untested versions are reported, but ok."""
     from packaging.requirements import Requirement
 
     missing, other = [], []

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _require_sound(args: argparse.Namespace) -> None:
-    """Raises UserError for what the schema of the configuration cannot refuse."""
+    """Raises UserError for mistakes that the configuration's schema cannot detect."""
     if not Path(args.snakefile).exists():
         raise UserError(f"{args.snakefile}: no such file; run in the folder of the workflow, or name it by --snakefile")
     if args.n < 1:

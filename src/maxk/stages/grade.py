@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=_SAMPLE_FORMS, help="form of the samples (default: detected)")
     parser.add_argument("--problem-format", choices=_PROBLEM_FORMS, help="form of the problems (default: detected)")
     parser.add_argument(
-        "--ignore", type=lambda text: text.split(","), default=[], metavar="KEY,…", help="keys of problems not to read"
+        "--ignore", type=lambda text: text.split(","), default=[], metavar="KEY,…", help="keys of problems to ignore"
     )
     parser.add_argument(
         "--cpu-s", type=_up_to(3600, float), default=2.0, help="CPU seconds per test, where the problem has no limit"

@@ -71,7 +71,7 @@ def write(config: Config, name: str, folder: Path) -> None:
 
 
 def _example(config: Config) -> str:
-    """What may be given for the policy."""
+    """The policies that can be named, as part of an error."""
     objective = next(iter(config.every_objective), None)
     if objective is None:
         return "this experiment has no objectives, so it trains no policy"

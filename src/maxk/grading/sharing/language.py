@@ -218,7 +218,7 @@ class _Check:
         return {{"Lambda": "f", "GeneratorExp": "i"}.get(kind, "d")}
 
     def _note(self, node: ast.AST) -> None:
-        """Notes what makes sets, or floats, also of integers: a division, a power with perhaps a negative exponent."""
+        """Records what makes sets, or floats even of integers: division, a power that may have a negative exponent."""
         self.sets |= isinstance(node, (ast.Set, ast.SetComp))
         self.floats |= isinstance(node, ast.Constant) and isinstance(node.value, (float, complex))
         if isinstance(node, (ast.BinOp, ast.AugAssign)):
@@ -284,7 +284,7 @@ class _Check:
         return {signature[1]}
 
     def _Tuple(self, node: ast.Tuple | ast.List) -> set[str]:
-        """Of data, or of types or exceptions where these may stand."""
+        """A sequence of data, or of types or exceptions where these are allowed."""
         return set("dtc" if node.elts else "d").intersection(*map(self._visit, node.elts))
 
     _List = _Tuple
