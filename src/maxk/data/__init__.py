@@ -138,7 +138,7 @@ def check(problems: Sequence[Problem]) -> None:
             raise UserError(f"{row}: the id occurs twice; ids must be unique")
         seen.add(problem.problem_id)
         if problem.split not in SPLITS:
-            raise UserError(f"{row}: split {problem.split!r} is none of {', '.join(SPLITS)}")
+            raise UserError(f"{row}: split {problem.split!r} is not one of {', '.join(SPLITS)}")
         if not problem.statement.strip():
             raise UserError(f"{row}: the statement is empty")
         if not problem.tests:

@@ -53,7 +53,7 @@ def outputs_match(output: bytes, expected: str, rule: str = NUMBERS) -> bool:
     Raises ValueError for an unknown rule. A half surrogate pair in `expected` matches no output.
     """
     if rule not in RULES:
-        raise ValueError(f"rule: {rule!r} is none of {', '.join(RULES)}")
+        raise ValueError(f"rule: {rule!r} is not one of {', '.join(RULES)}")
     if not _is_text(output):
         return False
     wanted = expected.encode(errors="surrogatepass")

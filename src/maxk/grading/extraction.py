@@ -58,7 +58,7 @@ class Extraction(NamedTuple):
 
 
 def extract_program(completion: str) -> Extraction:
-    """The Python program in a model's completion; never raises, whatever the text."""
+    """The Python program in a model's completion; never raises."""
     text = completion[-_LONGEST:].replace("\r\n", "\n").replace("\r", "\n")
     parser = _Parser()
     text = _after_thought(text, parser)

@@ -112,9 +112,9 @@ class Grader:
         cache: VerdictCache | None = None,
     ) -> None:
         if sandbox not in CHOICES:
-            raise UserError(f"sandbox: {sandbox!r} is none of {', '.join(CHOICES)}")
+            raise UserError(f"sandbox: {sandbox!r} is not one of {', '.join(CHOICES)}")
         if mode not in MODES:
-            raise UserError(f"mode: {mode!r} is none of {', '.join(MODES)}")
+            raise UserError(f"mode: {mode!r} is not one of {', '.join(MODES)}")
         self.limits = limits or Limits()
         self.workers = workers if workers is not None else len(os.sched_getaffinity(0))
         if self.workers < 1:

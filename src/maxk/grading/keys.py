@@ -40,7 +40,7 @@ def key_of_validation(source: str, test: Test) -> bytes:
 
 
 class Keys:
-    """Computes keys; hashes a test list once while its submissions come one after another."""
+    """Computes keys; hashes a test list once for consecutive submissions that share it."""
 
     def __init__(self, version: str, tier: str, mode: str, limits: Limits) -> None:
         self._prefix = f"{version} {tier} {mode} {_numpy_version()}"

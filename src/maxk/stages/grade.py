@@ -61,7 +61,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cpu-s", type=_up_to(3600, float), default=2.0, help="CPU seconds per test, where the problem has no limit"
     )
-    parser.add_argument("--memory-mb", type=_up_to(1 << 20, int), default=512, help="likewise, MiB")
+    parser.add_argument(
+        "--memory-mb", type=_up_to(1 << 20, int), default=512, help="MiB per program, where the problem has no limit"
+    )
     parser.add_argument("--workers", type=_up_to(4096, int), help="default: one per core")
     parser.add_argument("--sandbox", default="auto", help="auto, bubblewrap, landlock, seccomp or off")
     parser.add_argument("--mode", default="auto", choices=("auto", "fork"))

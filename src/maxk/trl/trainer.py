@@ -114,7 +114,7 @@ class MaxkTrainer(GRPOTrainer):
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         completion_ids, logprobs = super()._generate_single_turn(*args, **kwargs)
-        return completion_ids, logprobs or None  # [] where vLLM was told to return none
+        return completion_ids, logprobs or None  # [] if vLLM was configured to return none
 
     def _local(self, groups: Tensor) -> Tensor:
         """This process's part of a gathered [groups, n], flat."""
