@@ -36,12 +36,12 @@ def register_parser(subparsers: Any) -> None:
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("systems", nargs="+", metavar="[NAME=]FILE[,FILE…]", help="two or more systems")
-    parser.add_argument("--k", type=grade.numbers, help="comma-separated (default: 1, 2, 4, … and n)")
-    parser.add_argument("--level", type=level, default=0.95, help="of the intervals (default: %(default)s)")
+    parser.add_argument("--k", type=grade.numbers, help="values of k, comma-separated (default: 1, 2, 4, … and n)")
+    parser.add_argument("--level", type=level, default=0.95, help="level of the intervals (default: %(default)s)")
     parser.add_argument("--markdown", type=Path, help="write the tables to this file instead of printing them")
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the curves, as .png or .pdf")
-    parser.add_argument("--problems", type=Path, help="problems, where a file holds samples that are not graded yet")
+    parser.add_argument("--problems", type=Path, help="problems, needed to grade a file of samples")
     grade.add_options(parser)
     parser.set_defaults(run=run)
 

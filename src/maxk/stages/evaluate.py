@@ -49,11 +49,17 @@ def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("evaluate", help="max@k and pass@k of a model, at one or several temperatures")
     parser.add_argument("model", help="a Hugging Face folder or hub id")
     parser.add_argument(
-        "--problems", nargs="+", required=True, metavar="P", help="a file or folder of own problems, or SOURCE=LOCATION"
+        "--problems",
+        nargs="+",
+        required=True,
+        metavar="P",
+        help="a file or folder of your own problems, or SOURCE=LOCATION",
     )
     parser.add_argument("--n", type=int, default=64, help="samples per problem (default: 64)")
-    parser.add_argument("--temperatures", type=float, nargs="+", default=[1.0], metavar="T", help="(default: 1.0)")
-    parser.add_argument("--name", help="name of the results; by default that of the model")
+    parser.add_argument(
+        "--temperatures", type=float, nargs="+", default=[1.0], metavar="T", help="sampling temperatures (default: 1.0)"
+    )
+    parser.add_argument("--name", help="name of the results (default: the model's)")
     parser.add_argument("--config", help="a config file with other settings, such as prompt.template")
     parser.add_argument("--cores", default="all", help="cores that the pipeline may use (default: all)")
     parser.add_argument("--snakefile", default="Snakefile", help="the workflow (default: Snakefile)")
@@ -157,7 +163,7 @@ def _datasets(problems: Sequence[str]) -> dict[str, Any]:
 
 
 def _dataset(given: str) -> tuple[str, dict[str, Any]]:
-    """Name and section of a dataset: a file or folder of own problems, SOURCE=LOCATION, or a source alone."""
+    """Name and section of a dataset: a file or folder of your own problems, SOURCE=LOCATION, or a source alone."""
     source, _, location = given.partition("=")
     if Path(given).exists():
         return _slug(Path(given).name.partition(".")[0]), {"source": "jsonl", "location": given}

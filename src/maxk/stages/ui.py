@@ -36,8 +36,8 @@ _CLOSED = {
 
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("ui", help="show the MLflow page of an experiment")
-    parser.add_argument("--config", help="the experiment's config file; by default the default experiment")
-    parser.add_argument("--port", type=int, default=5000, help="where to serve the page")
+    parser.add_argument("--config", help="config file of the experiment (default: the default experiment)")
+    parser.add_argument("--port", type=int, default=5000, help="port of the page (default: 5000)")
     parser.set_defaults(run=run)
 
 
