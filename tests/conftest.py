@@ -13,6 +13,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from fresh import build_wheel
 from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.config import Config
@@ -60,6 +61,15 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all workers of pytest-xdist share."""
     base = tmp_path_factory.getbasetemp()
     return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+
+
+@pytest.fixture(scope="session")
+def wheel(shared: Path) -> Path:
+    """The wheel of this repository."""
+    folder = shared / "wheel"
+    with files.lock(folder):
+        built = list(folder.glob("*.whl"))
+        return built[0] if built else build_wheel(ROOT, folder)
 
 
 @pytest.fixture(scope="session")

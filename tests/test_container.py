@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,31 @@ def test_both_install_the_same(recipes: dict[str, str]) -> None:
         assert "debian:bookworm-slim" in recipe
         assert re.search(r"pip install --no-cache-dir --requirement \"?requirements/(\$LOCK|{{ LOCK }}).txt", recipe)
         assert "pip install --no-cache-dir --no-deps --editable ." in recipe
+
+
+def test_every_copied_file_exists_and_is_not_ignored(root: Path, recipes: dict[str, str]) -> None:
+    copied = [line.split()[2:-1] for line in recipes["Dockerfile"].splitlines() if line.startswith("COPY")]
+    [listed] = re.findall(r"^%files\n(.*?)\n\n", recipes["apptainer.def"], re.MULTILINE | re.DOTALL)
+    sources = [*chain(*copied), *(line.split()[0] for line in listed.splitlines())]
+    assert {".", "requirements", "src", "pyproject.toml", "README.md", "LICENSE"} == set(sources)
+    ignored = {line.rstrip("/") for line in (root / ".dockerignore").read_text().splitlines()}
+    for source in sources:
+        assert (root / source).exists(), source
+        assert source not in ignored
+
+
+def test_every_lock_that_a_recipe_offers_exists(root: Path, recipes: dict[str, str]) -> None:
+    for recipe in recipes.values():
+        locks = set(re.findall(r"LOCK=(\w+)", recipe))
+        assert locks == {"cpu", "gpu"}
+        assert all((root / "requirements" / f"{lock}.txt").is_file() for lock in locks)
+
+
+def test_what_the_package_build_reads_is_copied(root: Path, recipes: dict[str, str]) -> None:
+    """Apptainer copies single files, and an editable install reads those that pyproject.toml names."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    for needed in (project["readme"], *project["license-files"]):
+        assert f"    {needed} /opt/maxk/{needed}\n" in recipes["apptainer.def"]
 
 
 def test_the_image_runs_as_an_ordinary_user(recipes: dict[str, str]) -> None:

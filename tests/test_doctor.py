@@ -156,6 +156,13 @@ def test_looking_for_the_default_tracker_creates_nothing(
     assert not Path("results").exists()
 
 
+def test_a_tracker_that_training_reports_to_is_checked(seconds: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = seconds.model_copy(update={"tracking": seconds.tracking.model_copy(update={"report_to": ("wandb",)})})
+    monkeypatch.setattr("maxk.tracking.reporters.find_spec", lambda name: None)
+    [check] = [check for check in doctor.software_checks(asked) if check.name == "wandb"]
+    assert check == Check("wandb", "wandb is not installed", False, "pip install 'maxk[track]'")
+
+
 @pytest.mark.parametrize(("found", "status"), [([], 0), (["no disk"], 1)])
 def test_the_exit_status_says_whether_what_was_asked_for_works(
     found: list[str], status: int, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

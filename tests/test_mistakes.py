@@ -350,7 +350,7 @@ MISTAKES = {
         f"{GRADE} --k 1,8", ("--k: 8 is more than the 1 samples of problem 'double'",)
     ),
     "a sandbox of another kind": Mistake(
-        f"{GRADE} --sandbox docker", ("sandbox: 'docker' is none of auto, bubblewrap",)
+        f"{GRADE} --sandbox docker", ("sandbox: 'docker' is not one of auto, bubblewrap",)
     ),
     "verdicts of other samples": Mistake(
         GRADE,

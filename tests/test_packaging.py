@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 import sysconfig
 import tomllib
 import zipfile
-from importlib import metadata, util
+from importlib import metadata
 from itertools import chain
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+import fresh
 import maxk
 
 LOCKS = {"gpu.txt": "all", "cpu.txt": "pipeline", "test.txt": "test", "docs.txt": "docs"}  # and the extra each holds
@@ -173,56 +173,6 @@ def test_help_works_without_any_extra() -> None:
 
 
 # ---- the wheel
-@pytest.fixture(scope="module")
-def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    order = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
-    subprocess.run([*order, str(folder), str(root)], check=True)
-    [made] = folder.glob("*.whl")
-    return made
-
-
-def site_packages(venv: Path) -> Path:
-    [folder] = venv.glob("lib/python3.*/site-packages")
-    return folder
-
-
-@pytest.fixture
-def empty(wheel: Path, tmp_path: Path) -> Path:
-    """A virtual environment with the wheel alone."""
-    venv = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    order = [sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python"), "install", "--quiet", "--no-deps"]
-    subprocess.run([*order, str(wheel)], check=True)
-    return venv
-
-
-def lend(venv: Path, *names: str) -> None:
-    """Links installed packages into a virtual environment, so that no test needs the network."""
-    for name in names:
-        origin = Path(util.find_spec(name).origin)
-        found = origin.parent if origin.name == "__init__.py" else origin
-        for path in (found, *found.parent.glob(f"{name}.libs")):
-            (site_packages(venv) / path.name).symlink_to(path)
-
-
-def lend_all(venv: Path) -> None:
-    """Lends this environment's whole site-packages, after the virtual environment's own."""
-    (site_packages(venv) / "lent.pth").write_text(f"{Path(util.find_spec('torch').origin).parents[1]}\n")
-
-
-def attempt(venv: Path, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": f"{venv / 'bin'}:{os.environ['PATH']}", "HOME": str(folder)}
-    command = [venv / "bin" / words[0], *words[1:]]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-
-
-def run(venv: Path, *words: str, folder: Path) -> str:
-    done = attempt(venv, *words, folder=folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.slow
 def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
@@ -231,15 +181,8 @@ def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_beside_numpy_alone(empty: Path, tmp_path: Path) -> None:
-    lend(empty, "numpy")
-    code = "import maxk; print(maxk.max_at_k([[0.0, 0.5, 1.0, 1.0]], 2).tolist())"
-    assert run(empty, "python", "-c", code, folder=tmp_path) == "[0.9166666666666666]\n"
-
-
-@pytest.mark.slow
-def test_the_wheel_grades(empty: Path, tmp_path: Path) -> None:
-    lend(empty, "numpy", "pyseccomp", "tqdm")
+def test_the_wheel_grades(wheel: Path, tmp_path: Path) -> None:
+    environment = fresh.environment(wheel, tmp_path / "venv", "grade")
     (tmp_path / "problems.jsonl").write_text(
         '{"problem_id": "add", "tests": [{"stdin": "1 2\\n", "expected": "3\\n"}]}\n'
     )
@@ -247,30 +190,20 @@ def test_the_wheel_grades(empty: Path, tmp_path: Path) -> None:
         '{"problem_id": "add", "program": "print(sum(map(int, input().split())))"}\n'
         '{"problem_id": "add", "program": "print(4)"}\n'
     )
-    run(empty, "maxk", "grade", "problems.jsonl", "samples.jsonl", "--workers", "1", folder=tmp_path)
+    fresh.run(environment, "maxk", "grade", "problems.jsonl", "samples.jsonl", "--workers", "1", folder=tmp_path)
     verdicts = (tmp_path / "samples.verdicts.jsonl").read_text()
     assert '"passed"' in verdicts
     assert '"wrong_answer"' in verdicts
 
 
 @pytest.mark.slow
-def test_an_objective_of_the_wheel(empty: Path, tmp_path: Path) -> None:
-    lend_all(empty)
-    code = (
-        "import torch, maxk; assert 'venv' in maxk.__file__; make = maxk.objectives.make;"
-        "print(make({'type': 'bon_loo1', 'k': 2})(torch.tensor([[1.0, 0.0]], dtype=torch.float64)).tolist())"
-    )
-    assert run(empty, "python", "-c", code, folder=tmp_path) == "[[1.0, 0.0]]\n"
-
-
-@pytest.mark.slow
-def test_the_wheel_has_no_pipeline_and_says_where_it_is(empty: Path, tmp_path: Path) -> None:
+def test_the_wheel_has_no_pipeline_and_says_where_it_is(wheel: Path, tmp_path: Path) -> None:
     """Even with every library: Snakefile and config/ are in the repository only."""
-    lend_all(empty)
+    environment = fresh.environment(wheel, tmp_path / "venv", "pipeline")
     for words in (("plan",), ("doctor",), ("ui",), ("plan", "mine.yaml")):
-        done = attempt(empty, "maxk", *words, folder=tmp_path)
+        done = fresh.attempt(environment, "maxk", *words, folder=tmp_path)
         assert done.returncode == 2
         assert re.fullmatch(rf"maxk {words[0]}: the pipeline needs a clone of the repository, .*\n", done.stderr)
-    done = attempt(empty, "maxk", "score", "base", folder=tmp_path)
+    done = fresh.attempt(environment, "maxk", "score", "base", folder=tmp_path)
     assert done.returncode == 2
     assert re.fullmatch(r"maxk score: config results/config.json: no such file; .*\n", done.stderr)

@@ -1,24 +1,35 @@
-"""The README's Python blocks run as they stand, each in a fresh process, and print what the page says."""
+"""The README's Python blocks run as they stand, each in a fresh environment with what the README says to install."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-PRINTED = {
-    "estimators": "[0.36328125 0.595",  # 93/256, and 1 − (163·162)/(256·255)
-    "grading": "('passed', 'passed') 1.0",
-}
+import fresh
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+EXTRAS = {"Estimate": "", "Train": "trl", "Grade": "grade"}  # by the heading of a block
+# 93/256, and 1 − (163·162)/(256·255)
+PRINTED = {"Estimate": "[0.36328125 0.595", "Train": "", "Grade": "('passed', 'passed') 1.0"}
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=[re.findall(r"from maxk\.(\w+)", block)[-1] for block in BLOCKS])
-def test_a_block_runs(block: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert PRINTED.get(request.node.callspec.id, "") in done.stdout
+def blocks(heading: str) -> list[str]:
+    section = re.split(rf"^## {heading}$", README, flags=re.MULTILINE)[1].split("\n## ")[0]
+    return re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+
+
+def test_every_block_is_run() -> None:
+    assert README.count("```python\n") == sum(len(blocks(heading)) for heading in EXTRAS)
+
+
+def test_the_extras_are_those_of_the_install_command() -> None:
+    assert re.findall(r"^pip install '?\.(?:\[(\w+)\])?", README, re.MULTILINE) == list(EXTRAS.values())
+
+
+@pytest.mark.parametrize("heading", EXTRAS)
+def test_blocks_run_in_a_fresh_environment(heading: str, wheel: Path, tmp_path: Path) -> None:
+    environment = fresh.environment(wheel, tmp_path / "venv", EXTRAS[heading])
+    for block in blocks(heading):
+        assert PRINTED[heading] in fresh.run(environment, "python", "-c", block, folder=tmp_path)

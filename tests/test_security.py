@@ -169,7 +169,7 @@ def test_jobs_find_the_password_in_the_environment(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_a_configuration_with_a_secret_is_refused_without_showing_it(changes: dict, defaults: dict) -> None:
-    with pytest.raises(UserError, match="holds a password or a token") as refused:
+    with pytest.raises(UserError, match="contains a password or token") as refused:
         configuration.parse(configuration.overlay(defaults, changes))
     assert SECRET not in str(refused.value)
     assert HUB_TOKEN not in str(refused.value)

@@ -76,7 +76,7 @@ def test_checking_by_solutions_says_how_far_it_is(
     problems, _ = data.load("d", config, problem_grader.validate_solutions(seconds, "prepare d: programs run"))
     assert len(problems) == 3
     said = capsys.readouterr().err
-    assert "prepare d: programs run: 1/3 (about " in said
+    assert "prepare d: programs run: 1/3 in " in said
     assert "prepare d: programs run: 3/3 in " in said
 
 

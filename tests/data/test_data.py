@@ -29,7 +29,7 @@ def test_load_gives_problems_and_their_funnel() -> None:
     [
         ([dataclasses.replace(GOOD, tests=[])], "d/test/0000: has no test"),
         ([GOOD, GOOD], "d/test/0000: the id occurs twice"),
-        ([dataclasses.replace(GOOD, split="validation")], "split 'validation' is none of train, test"),
+        ([dataclasses.replace(GOOD, split="validation")], "split 'validation' is not one of train, test"),
         ([dataclasses.replace(GOOD, statement=" \n")], "the statement is empty"),
         (
             [dataclasses.replace(GOOD, tests=[records.Test("", ""), records.Test("x" * 2**26, "1")])],

@@ -163,7 +163,7 @@ def test_tokens_are_compared_byte_by_byte(output: bytes, expected: str, same: bo
 
 
 def test_an_unknown_rule_is_refused() -> None:
-    with pytest.raises(ValueError, match="rule: 'exact' is none of numbers, tokens, lines"):
+    with pytest.raises(ValueError, match="rule: 'exact' is not one of numbers, tokens, lines"):
         outputs_match(b"1", "1", "exact")
 
 

@@ -141,7 +141,7 @@ def test_an_unknown_experiment_is_one_line(study: Experiment) -> None:
     ("changes", "message"),
     [
         ({"policies": ["grop"]}, r"experiments\.study\.policies: no objective 'grop' \(did you mean 'grpo'\?\)"),
-        ({"reference": "bon_mean"}, r"reference='bon_mean' is none of its policies"),
+        ({"reference": "bon_mean"}, r"reference='bon_mean' is not one of its policies"),
         ({"objectives": {"bon_mean": {"type": "grpo"}}}, r"objectives\.bon_mean: the name is taken by objectives"),
         ({"objectives": {"a": {"type": "bon_loo1", "k": 99}}}, r"experiments\.study\.objectives\.a: k=99 is more than"),
         ({"policies": ["grpo", "fast"]}, r"a policy is named twice"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,14 @@ def with_trackers(config: Config, *names: str) -> Config:
     return config.model_copy(update={"tracking": config.tracking.model_copy(update={"report_to": names})})
 
 
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without W&B's variables, also afterwards."""
+    for name in ("WANDB_PROJECT", "WANDB_DIR"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
 class Tracker(TrainerCallback):
     """Stands in for transformers' callback of a tracker."""
 
@@ -35,7 +44,6 @@ def test_training_reports_to_the_named_trackers(
     seconds: Config, letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "trackio", Tracker)
-    monkeypatch.delenv("WANDB_PROJECT", raising=False)
     options = reporters.arguments(with_trackers(seconds, "trackio"), "grpo/seed0")
     Tracker.logged.clear()
     trainer = make_trainer(letters_model, config(tmp_path, **options))
@@ -47,15 +55,16 @@ def test_training_reports_to_the_named_trackers(
 
 def test_training_reports_to_none_by_default(seconds: Config) -> None:
     assert reporters.arguments(seconds, "grpo/seed0")["report_to"] == []
-    reporters.require_installed(seconds)
+    reporters.prepare(seconds)
 
 
 def test_a_project_of_weights_and_biases_that_the_user_chose_stays(
     seconds: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_PROJECT", "mine")
-    reporters.arguments(with_trackers(seconds, "wandb"), "grpo/seed0")
-    assert reporters.os.environ["WANDB_PROJECT"] == "mine"
+    reporters.prepare(seconds)
+    assert os.environ["WANDB_PROJECT"] == "mine"
+    assert os.environ["WANDB_DIR"] == "results/seconds"
 
 
 def test_a_missing_tracker_is_reported_before_any_work(
@@ -63,12 +72,23 @@ def test_a_missing_tracker_is_reported_before_any_work(
 ) -> None:
     monkeypatch.setattr(reporters, "find_spec", lambda name: None)
     asked = with_trackers(seconds, "wandb")
-    with pytest.raises(UserError, match=r"tracking.report_to=\['wandb'\]: wandb is not installed"):
-        reporters.require_installed(asked)
+    with pytest.raises(UserError, match=r"tracking.report_to: wandb is not installed"):
+        reporters.prepare(asked)
     monkeypatch.chdir(tmp_path)
     assert cli.main(["configure", json.dumps(asked.model_dump(mode="json"))]) == 2
     assert "pip install 'maxk[track]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_space_of_trackio_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporters, "find_spec", lambda name: name)
+    monkeypatch.delenv("TRACKIO_SPACE_ID", raising=False)
+    assert reporters.fault("trackio") is None
+    monkeypatch.setenv("TRACKIO_SPACE_ID", "me/space")
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    assert "HF_TOKEN" in reporters.fault("trackio")[1]
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_1")
+    assert reporters.fault("trackio") is None
 
 
 def test_an_unknown_tracker_is_refused() -> None:

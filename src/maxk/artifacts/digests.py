@@ -13,7 +13,7 @@ def canonical(content: Any) -> str:
 
 
 def digest_of_text(text: str) -> str:
-    """SHA-256 (12 hex digits) of a text, half surrogate pairs included: tells the programs of a problem apart."""
+    """SHA-256 (12 hex digits) of a text, lone surrogates included; identifies the programs of a problem."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]
 
 

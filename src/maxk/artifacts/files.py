@@ -76,7 +76,7 @@ def _locked(path: Path) -> IO[bytes]:
 
 
 def unwritten(target: Path, error: OSError) -> UserError:
-    """What to tell a user whose file could not be written."""
+    """The error for a file that could not be written."""
     fix = resource_error(OSError(error.errno, error.strerror)) or "fix the path and run again"
     return UserError(f"{target}: cannot be written ({error.strerror}), nothing was changed; {fix}")
 
@@ -228,13 +228,13 @@ def read_tasks(path: str | Path, split: str) -> list[Task]:
     return [Task(**row) for row in _rows(path, records.TASK, split, ALL)]
 
 
-def read_problems(path: str | Path, split: str, share: slice = ALL) -> list[Problem]:
+def read_problems(path: str | Path, split: str, part: slice = ALL) -> list[Problem]:
     """The problems of a split, in file order, or a slice of them. Raises UserError if the split is empty."""
-    rows = _rows(path, records.PROBLEM, split, share)
+    rows = _rows(path, records.PROBLEM, split, part)
     return [Problem(**{**row, "tests": [Test(**test) for test in row["tests"]]}) for row in rows]
 
 
-def _rows(path: str | Path, schema: pa.Schema, split: str, share: slice) -> Iterator[dict[str, Any]]:
+def _rows(path: str | Path, schema: pa.Schema, split: str, part: slice) -> Iterator[dict[str, Any]]:
     """A slice of a split's rows; reads only the row groups that hold them, one at a time."""
     splits = read_table(path, pa.schema([schema.field("split")])).column("split").to_pylist()
     positions = [position for position, one in enumerate(splits) if one == split]
@@ -243,7 +243,7 @@ def _rows(path: str | Path, schema: pa.Schema, split: str, share: slice) -> Iter
     file, start = _checked(path, schema), 0
     for number in range(file.num_row_groups):
         stop = start + file.metadata.row_group(number).num_rows
-        if rows := [position - start for position in positions[share] if start <= position < stop]:
+        if rows := [position - start for position in positions[part] if start <= position < stop]:
             yield from _group(file, number, schema).take(rows).to_pylist()
         start = stop
 

@@ -37,6 +37,7 @@ RESERVED = (
     "samples",
     "scores",
     "verdicts",
+    "wandb",
 )
 
 
@@ -101,9 +102,9 @@ class Config(Section):
         if 0 < self.gpus < self.sampling.gpus:
             yield f"sampling.vllm.tensor_parallel={self.sampling.gpus} is more than gpus={self.gpus}"
         for key in _with_secrets(self.model_dump(mode="json")):
-            yield f"{key} holds a password or a token; give it by the environment (SECURITY.md)"
+            yield f"{key} contains a password or token; pass it through the environment (SECURITY.md)"
         if not self.evaluated:
-            yield "datasets: none has test problems; set `test` of one above 0"
+            yield "datasets: none has test problems; set `test` of at least one above 0"
         if self.every_objective:
             yield from self._dataset_contradictions(self.training.datasets, "training.datasets")
         for name in self.every_objective:
@@ -178,9 +179,9 @@ class Config(Section):
         return next((name for name, one in self.experiments.items() if objective in one.objectives), None)
 
     def restricted_to(self, experiment: str) -> Config:
-        """The same configuration with the experiment's policies for objectives: what its reports are made from.
+        """This configuration with the experiment's policies as objectives; its reports are made from it.
 
-        Raises UserError where there is no such experiment.
+        Raises UserError if there is no such experiment.
         """
         if experiment not in self.experiments:
             known = ", ".join(self.experiments) or "none"
@@ -188,7 +189,7 @@ class Config(Section):
         return self.only(self.experiments[experiment].rows)
 
     def only(self, rows: Sequence[str]) -> Config:
-        """The same configuration with these policies, of the main tables or of experiments, for objectives."""
+        """This configuration with these policies, from the main tables or from experiments, as objectives."""
         known = self.every_objective
         labelled = {name: known[name].model_copy(update={"label": self.label(name)}) for name in rows}
         return self.model_copy(update={"objectives": labelled, "experiments": {}})
@@ -208,7 +209,7 @@ class Config(Section):
         return [BASE, *(policy for objective in self.objectives for policy in self.seeded(objective))]
 
     def seeded(self, objective: str) -> list[str]:
-        """The policies of one objective, one a seed."""
+        """The policies of one objective, one per seed."""
         return [policy_name(objective, seed) for seed in self.seeds]
 
     def scores(self, policies: Sequence[str]) -> list[str]:
@@ -236,7 +237,7 @@ class Config(Section):
     def settings(self, stage: str, **of: Any) -> dict[str, Any]:
         """The part of the configuration that decides what `stage` writes, as plain JSON values.
 
-        Execution details (workers, shards, checkpoint intervals) are left out: changing them repeats nothing.
+        Execution details (workers, shards, checkpoint intervals) are left out: changing them reruns nothing.
         """
         parts: dict[str, Any]
         if stage == "prepare":

@@ -35,7 +35,7 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """A YAML file as a mapping. Raises UserError where it cannot be read."""
+    """A YAML file as a mapping. Raises UserError if it cannot be read."""
     try:
         with Path(path).open(encoding="utf-8") as handle:
             content = yaml.load(handle, _UniqueKeys)
@@ -55,7 +55,7 @@ def overlay(defaults: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
         merged[key] = {**merged[key], **value} if both and key not in REPLACED_WHOLE else value
     if "objectives" in changes and "experiments" not in changes:
-        merged.pop("experiments", None)  # they were put to policies that are no more
+        merged.pop("experiments", None)  # they refer to policies that no longer exist
     return merged
 
 
@@ -69,7 +69,7 @@ def parse(content: Mapping[str, Any]) -> Config:
 
 
 def defaults() -> dict[str, Any]:
-    """The default experiment. Raises UserError where maxk was installed without its repository."""
+    """The default experiment. Raises UserError if maxk was installed without its repository."""
     if not DEFAULTS.exists():
         raise UserError(
             "the pipeline needs a clone of the repository, which holds its Snakefile and config/: clone it and run "
@@ -90,5 +90,5 @@ def experiment(path: str | Path | None) -> Config:
 def load(path: str | Path) -> Config:
     """A configuration from a file: the resolved one that the pipeline wrote (`results/config.json`), or YAML."""
     if not Path(path).exists():
-        raise UserError(f"config {path}: no such file; name one by --config, or make it: `snakemake --cores all`")
+        raise UserError(f"config {path}: no such file; name one with --config, or make it: `snakemake --cores all`")
     return parse(read_yaml(path))

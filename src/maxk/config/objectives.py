@@ -1,4 +1,4 @@
-"""`objectives` and `experiments`: the policies to train, and the questions put to them.
+"""`objectives` and `experiments`: the policies to train, and questions about them.
 
 The keys of an objective are the fields of its class in `maxk.objectives`; this module adds what only a config knows
 (`label`, `training`) and lets pydantic read the values.
@@ -59,7 +59,7 @@ class Objective(Section):
 
     @property
     def objective(self) -> objectives.Objective:
-        """The objective with its keys bound; ValueError where a value is not allowed."""
+        """The objective with its keys bound. Raises ValueError if a value is not allowed."""
         return self.kind(**{field.name: getattr(self, field.name) for field in fields(self.kind)})
 
     @property
@@ -129,7 +129,7 @@ AnyObjective = Annotated[
 
 
 class Experiment(Section):
-    """A question put to some policies: `results/experiments/NAME.{csv,md,png,pdf}`, trained only when asked for."""
+    """A question about some policies, trained only on demand: `results/experiments/NAME.{csv,md,png,pdf}`."""
 
     question: str = Field(description="The question that the experiment answers; the heading of its table.")
     policies: tuple[Name, ...] = Field(
@@ -149,7 +149,7 @@ class Experiment(Section):
     @model_validator(mode="after")
     def _rows_differ(self) -> Experiment:
         if self.reference not in self.rows:
-            raise ValueError(f"reference={self.reference!r} is none of its policies: {', '.join(self.rows)}")
+            raise ValueError(f"reference={self.reference!r} is not one of its policies: {', '.join(self.rows)}")
         if len(set(self.rows)) != len(self.rows):
             raise ValueError(f"a policy is named twice: {', '.join(self.rows)}")
         return self
@@ -165,7 +165,7 @@ _WORDS = {"null": None, "true": True, "false": False}
 
 
 def _with_scalars(value: Any) -> Any:
-    """The same with texts that are numbers, null, true or false as such, in nested mappings too.
+    """Converts texts that are numbers, null, true or false, also in nested mappings.
 
     YAML 1.1 takes `5e-6` for text, and Snakemake's `--config` every scalar inside a mapping.
     """

@@ -85,7 +85,7 @@ else:
 
 # ------------------------------------------------------------------------------------------------------------ problems
 def load(name: str, config: DatasetSection, validate: Validate | None = None) -> tuple[list[Problem], dict[str, int]]:
-    """The problems of the dataset `name`, train first, and its funnel. Raises UserError where rows cannot be used.
+    """The problems of the dataset `name`, train first, and its funnel. Raises UserError if rows cannot be used.
 
     `validate` runs programs on a benchmark's tests: it detects broken checkers, and `check_solutions` needs it.
     """
@@ -138,7 +138,7 @@ def check(problems: Sequence[Problem]) -> None:
             raise UserError(f"{row}: the id occurs twice; ids must be unique")
         seen.add(problem.problem_id)
         if problem.split not in SPLITS:
-            raise UserError(f"{row}: split {problem.split!r} is none of {', '.join(SPLITS)}")
+            raise UserError(f"{row}: split {problem.split!r} is not one of {', '.join(SPLITS)}")
         if not problem.statement.strip():
             raise UserError(f"{row}: the statement is empty")
         if not problem.tests:

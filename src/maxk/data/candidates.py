@@ -1,4 +1,4 @@
-"""What a source hands to the shared filters: candidates for problems, and the funnel that counts them."""
+"""What a source passes to the shared filters: candidates for problems, and the funnel that counts them."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def complete(
 
 
 def _started(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-    """The same, with the source's own steps in the funnel already where `candidates` is a generator function."""
+    """The same candidates, after the first one was made: then the source's steps are in the funnel before ours."""
     iterator = iter(candidates)
     return itertools.chain(list(itertools.islice(iterator, 1)), iterator)
 
@@ -183,7 +183,7 @@ def draw(config: Benchmark, candidates: Sequence[Candidate], funnel: Funnel) -> 
 
 
 def _too_few(funnel: Funnel, split: str, wanted: int | str, left: int, candidates: int) -> str:
-    """What to say where a split cannot be filled, with the reason."""
+    """The error for a split that cannot be filled, with the reason."""
     advice = "ask for fewer or set `all`"
     if not any(funnel.values()):
         advice = "the files hold no rows"

@@ -50,7 +50,7 @@ def files(name: str, place: Place, layouts: Layouts) -> list[Path]:
 
 
 def data_files(location: str | Path) -> list[Path]:
-    """The data files at a local location: the file itself, or all in a folder; none where there is neither."""
+    """The data files at a local location: the file itself, or all in a folder; none if neither exists."""
     path = Path(location).expanduser()
     if path.is_file():
         return [path]

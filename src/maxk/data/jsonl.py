@@ -115,7 +115,7 @@ class JsonlDataset(Benchmark):
     check_solutions: CheckSolutions = 0
 
     def layouts(self) -> Mapping[str, Layouts]:
-        """Files or subfolders named by split where there are some, else all files as one pool."""
+        """Files or subfolders named after splits if there are any, else all files as one pool."""
         folder = Path(self.location).expanduser()
         names = {path.relative_to(folder).as_posix() for path in hub.data_files(folder)} if folder.is_dir() else set()
         if names and not any(re.search(r"(^|/)(train|test)", name) for name in names):

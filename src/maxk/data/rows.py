@@ -233,7 +233,7 @@ class _ArrowRow(Mapping[str, Any]):
 
 
 def _json_records(file: str, path: Path) -> Iterator[Record]:
-    """JSON lines, or one JSON list. Raises UserError where the file is neither."""
+    """JSON lines, or one JSON list. Raises UserError if the file is neither."""
     where = file
     try:
         for where, value in _json_values(file, path):

@@ -106,7 +106,7 @@ class TokenLimit(Section):
 
 
 class HubCopy(Section):
-    """Where another benchmark is found."""
+    """The location of another benchmark."""
 
     location: Location
     revision: Revision = None
@@ -131,7 +131,7 @@ class Benchmark(DatasetSection):
 
     @abstractmethod
     def layouts(self) -> Mapping[str, Layouts]:
-        """By split, the files that hold its rows; the split is "" where rows of both come from one pool."""
+        """The files of each split; the split is "" if both are drawn from one pool."""
 
     @abstractmethod
     def candidates(self, funnel: Funnel) -> Iterator[Candidate]:

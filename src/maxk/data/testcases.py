@@ -94,7 +94,7 @@ class Cases(NamedTuple):
 
 
 def decoded(funnel: Funnel, rows: Iterator[EncodedRows], drop_functional: bool) -> Iterator[tuple[EncodedRows, Cases]]:
-    """Rows with their test cases; without the rows that call a function where asked for."""
+    """Rows with their test cases; on request without the rows that call a function."""
     pairs = ((row, _cases_of(funnel.dataset, row)) for row in rows)
     if not drop_functional:
         return pairs

@@ -116,11 +116,6 @@ def compare(given: Paired, ks: Sequence[int], level: float = 0.95) -> Comparison
     )
 
 
-def powers(n: int) -> list[int]:
-    """1, 2, 4, … and n."""
-    return sorted({n, *(2**i for i in range(n.bit_length()))})
-
-
 def _described(system: System) -> dict[str, Any]:
     sizes = [problem.n for seed in system.seeds for problem in seed.problems.values()]
     return {

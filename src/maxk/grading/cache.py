@@ -1,9 +1,9 @@
-"""A verdict store on disk, shared by processes: grading the same thing again costs one look-up.
+"""A verdict cache on disk, shared by processes: grading the same submission again costs one look-up.
 
 The key of a verdict hashes everything it depends on: the program, every test, limits, checker and comparison rule, the
-interpreter, the tier, and a fingerprint of the grader's own sources (`GRADER_VERSION`), so a changed grader never
-answers from an old store. Verdicts that depend on the machine's load (a wall-clock stop) or on a failure of the harness
-are never stored.
+interpreter, the tier, and a fingerprint of the grader's own sources (`GRADER_VERSION`), so a changed grader never uses
+old verdicts. Verdicts that depend on the machine's load (a wall-clock stop) or on a failure of the harness are never
+stored.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _BUSY_TIMEOUT_S = 60.0
 class VerdictCache:
     """Verdicts by key in one SQLite file (write-ahead log: many processes may read and write it at once).
 
-    path: the file; made if missing. Raises UserError if it cannot be opened as a verdict store. One that fails later (a
-    full disk, a damaged file) is told once and used no more: everything can be graded without it.
+    path: the file; made if missing. Raises UserError if it cannot be opened as a verdict store. If it fails
+    later (full disk, damaged file), this is reported once and the cache is no longer used: grading goes on without it.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -38,8 +38,8 @@ class VerdictCache:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._database = _opened(self.path)
         except (sqlite3.Error, OSError) as error:
-            mend = resource_error(error) or "delete it: it is only a cache"
-            raise UserError(f"the verdict cache {self.path} cannot be used ({error}); {mend}") from error
+            fix = resource_error(error) or "delete it: it is only a cache"
+            raise UserError(f"the verdict cache {self.path} cannot be used ({error}); {fix}") from error
 
     def __enter__(self) -> VerdictCache:
         return self
@@ -55,7 +55,7 @@ class VerdictCache:
         return count
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, Verdict]:
-        """The stored ones of `keys`, by one query per few hundred."""
+        """The stored verdicts of `keys`, with one query per few hundred keys."""
         found: dict[bytes, Verdict] = {}
         with self._told():
             for start in range(0, len(keys), _QUERY_KEYS):
@@ -68,7 +68,7 @@ class VerdictCache:
         return found
 
     def put_many(self, verdicts: Mapping[bytes, Verdict] | Iterable[tuple[bytes, Verdict]]) -> None:
-        """Stores verdicts in one transaction; one already stored stays as it is."""
+        """Stores verdicts in one transaction; keys that are already stored keep their verdicts."""
         pairs = verdicts.items() if isinstance(verdicts, Mapping) else verdicts
         rows = [
             (key, " ".join(v.statuses), json.dumps([round(s, 6) for s in v.cpu_s]), " ".join(v.outputs))
@@ -91,8 +91,8 @@ class VerdictCache:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """Waits its turn itself: for the switch to the write-ahead log, in which jobs that start at once meet, SQLite does
-    not.
+    """Retries by itself: SQLite does not wait for its turn to switch to the write-ahead log, which jobs that start
+    together do at the same time.
     """
     deadline = time.monotonic() + _BUSY_TIMEOUT_S
     while True:
@@ -105,7 +105,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _made(path: Path) -> sqlite3.Connection:
-    # One thread at a time uses the connection, not always the one that made it: training grades in a thread.
+    # One thread at a time uses the connection, but not always the one that opened it: training grades in a thread.
     database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     try:
         database.execute("PRAGMA journal_mode=WAL")

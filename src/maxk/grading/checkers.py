@@ -1,7 +1,7 @@
 """Checker programs: each is validated on a test's expected output before it judges other outputs of that test.
 
-A checker that crashes or hangs is broken, or was made to by a program's output, and only the latter is the program's
-fault. One that accepts the expected output is sound; what makes it fail after that is the output.
+A checker that crashes or hangs is either broken or made to fail by a program's output, and only the latter is the
+program's fault. A checker that accepts the expected output is sound; if it fails later, the output is the cause.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _REMEMBERED = 1 << 12  # validations
 
 
 class Checkers:
-    """Checks on their way.
+    """Queues checks and reports what they decide.
 
-    waiting: the queue of checker servers. faults: why tests could not be graded, counted. decided: gets each status.
+    waiting: the queue of the checker servers. faults: counts why tests could not be graded. decided: called with each
+    check and its status.
     """
 
     def __init__(
@@ -29,10 +30,10 @@ class Checkers:
     ) -> None:
         self._waiting, self._faults, self._decided = waiting, faults, decided
         self._running: dict[bytes, Validation] = {}
-        self._known: OrderedDict[bytes, str] = OrderedDict()  # what is wrong with a checker, "" where nothing is
+        self._known: OrderedDict[bytes, str] = OrderedDict()  # fault by validation; "" if the checker is sound
 
     def ask(self, check: Check) -> None:
-        """Has a checker judge, or wait for its validation on this test, or be known as broken."""
+        """Queues a check, after the validation of its checker; fails it if the checker is known to be broken."""
         test = check.job.submission.tests[check.test]
         key = key_of_validation(check.source, test)
         if key in self._running:
@@ -58,15 +59,15 @@ class Checkers:
             else:
                 self.give_up(check)
         elif isinstance(check, Validation):
-            self._validated(check, "" if accepted else FAILURES.get(run.outcome, "it says no"))
+            self._validated(check, "" if accepted else FAILURES.get(run.outcome, "it rejects it"))
         else:
             self._decided(check, PASSED if accepted else WRONG_ANSWER)
 
     def give_up(self, check: Check) -> None:
         if isinstance(check, Validation):
-            self._validated(check, "it did not end, twice")
+            self._validated(check, "it did not finish in two attempts")
         else:
-            self._faults["a checker did not end, twice"] += 1
+            self._faults["a checker did not finish in two attempts"] += 1
             self._decided(check, HARNESS_ERROR)
 
     def _validated(self, validation: Validation, fault: str) -> None:
@@ -81,7 +82,7 @@ class Checkers:
 
 
 def _accepts(answer: bytes) -> bool:
-    """Whether a checker program's output says yes: its last word is a number of at least 1, or True."""
+    """Whether a checker's output means acceptance: its last word is True or a number of at least 1."""
     words = answer.split()
     try:
         return bool(words) and (words[-1] == b"True" or float(words[-1]) >= 1)

@@ -1,6 +1,6 @@
-"""Whether an output answers a test. Runs in the trusted parent, on bytes that a hostile program wrote.
+"""Whether an output passes a test. Runs in the trusted parent, on bytes that a hostile program wrote.
 
-The output must be UTF-8. What follows depends on the rule:
+The output must be UTF-8. The rest depends on the rule:
 
 - `numbers` (default). Both texts have the same number of tokens, and each pair matches: as equal bytes; or as two
   numbers of equal value (`1.50` and `1.5`, `1.0` and `1`, `-0` and `0`, `1E-9` and `1e-09`); or as two floats within
@@ -15,12 +15,12 @@ character separates: a no-break space, NEL or U+001C to U+001F is part of its to
 What a number is (`numbers`): ASCII digits with at most one `.`, one exponent and one sign. With leading zeros it is a
 word: `0011`, `007` and `00` are binary strings, identifiers and times, and must match exactly. So is `1e5` beside a
 token without an exponent: a hexadecimal string may look like that, and every language prints a float with a `.` or with
-a sign in its exponent. Integers are exact on whichever side they stand: `0` does not answer `1e-09`, and `5.0000001`
-does not answer `5`. The case of the exponent does not matter. `nan`, `inf`, `True` and all else are words.
+a sign in its exponent. An integer on either side is compared exactly: `0` does not answer `1e-09`, and `5.0000001`
+does not answer `5`. The case of the exponent does not matter. `nan`, `inf`, `True` and everything else are words.
 
-Cost: linear in the length of both texts, in memory of about their size. Texts are walked piece by piece, never split as
-a whole, and the expressions below are possessive: they never give back what they matched, so that one long token costs
-one pass. `benchmarks/hostile_text.py` fails where that does not hold.
+Cost: linear in the length of both texts, in memory of about their size. Texts are scanned piece by piece, never split
+as a whole, and the regular expressions are possessive: they do not backtrack, so a long token costs one pass.
+`benchmarks/hostile_text.py` checks this.
 
     outputs_match(b"0.3333333\\n", "0.33333333333")      → True
 """
@@ -48,12 +48,12 @@ _PIECE = 1 << 16  # bytes
 
 
 def outputs_match(output: bytes, expected: str, rule: str = NUMBERS) -> bool:
-    """Whether `output` answers a test that expects `expected`.
+    """Whether `output` passes a test that expects `expected`.
 
     Raises ValueError for an unknown rule. A half surrogate pair in `expected` matches no output.
     """
     if rule not in RULES:
-        raise ValueError(f"rule: {rule!r} is none of {', '.join(RULES)}")
+        raise ValueError(f"rule: {rule!r} is not one of {', '.join(RULES)}")
     if not _is_text(output):
         return False
     wanted = expected.encode(errors="surrogatepass")
@@ -65,7 +65,7 @@ def outputs_match(output: bytes, expected: str, rule: str = NUMBERS) -> bool:
 
 
 def output_digest(output: bytes) -> str:
-    """12 hex digits of an output, equal for outputs that have the same tokens: tells clusters of programs apart."""
+    """Digest (12 hex digits) of an output's tokens, by which programs are clustered."""
     digest = hashlib.blake2b(digest_size=6)
     for piece in _pieces(output):
         if tokens := piece.split():
@@ -85,7 +85,7 @@ def _is_text(output: bytes) -> bool:
 
 
 def _all_match(same: Callable[[bytes, bytes], bool], got: Iterator[bytes], wanted: Iterator[bytes]) -> bool:
-    """Whether two streams of parts have the same length and each pair is the same."""
+    """Whether two streams have the same length and all pairs of parts match."""
     return all(a is not None and b is not None and same(a, b) for a, b in zip_longest(got, wanted))
 
 
@@ -99,7 +99,7 @@ def _walk(text: bytes) -> Iterator[bytes]:
 
 
 def _pieces(text: bytes) -> Iterator[bytes]:
-    """The text in pieces of some size that end where a token does."""
+    """The text in pieces that end at the end of a token."""
     start = 0
     while start < len(text):
         gap = _WHITE.search(text, start + _PIECE)

@@ -2,23 +2,22 @@
 
 Rules, in order:
 
-1. What a model thinks aloud is not its answer: text up to the last `</think>` is dropped, and a `<think>` never closed
-   leaves nothing.
+1. Reasoning is not the answer: text up to the last `</think>` is dropped, and an unclosed `<think>` leaves nothing.
 2. Fenced blocks (three or more backticks or tildes, any indentation, CRLF or LF) whose tag is empty or names Python
    (`py`, `python3.11`, `pypy3`, `python:main.py`, …) are candidates; blocks in another language are not. The text
-   before a fence that closes but never opened is one too (the prompt may have opened it), and so is an unclosed last
-   block. A block in a quotation (`> ```python`) loses its quotation marks and, as in CommonMark, ends with the
-   quotation. Of more than 200 candidates, the last 200 count.
+   before a closing fence that was never opened (the prompt may have opened it) and an unclosed last block are
+   candidates, too. A block in a quotation (`> ```python`) loses its quotation marks and, as in CommonMark, ends with
+   the quotation. Of more than 200 candidates, the last 200 count.
 3. Of the candidates that parse: the last that both reads input and prints, else the last that reads, else the last that
    prints, else the longest. So a usage example or a sample output after the solution does not replace it. If none
    parses, the longest candidate is the program, and its verdict says so (`runtime_error`).
 4. Without any fence the whole text is the program if it parses as Python and is more than words; prose is never run.
 
-Cost: linear in the length of the completion, in memory of a few times its size, whatever a hostile model writes. The
+Cost: linear in the length of the completion, in memory of a few times its size, for any text. The regular
 expressions are possessive, so that no line is scanned twice; candidates are positions, not copies; and parsing is
 bounded, by `maxk.grading.parsing` for one block and by 100,000 characters for all blocks of a completion, the last ones
-first. What exceeds these bounds counts as not parsed, and of a completion only the last 4 Mi characters are read.
-`benchmarks/hostile_text.py` fails where that does not hold.
+first. Text beyond these bounds counts as not parsed; only the last 4 Mi characters of a completion are read.
+`benchmarks/hostile_text.py` checks this.
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ _PRINTING_CALLS = {("write", 1)}
 
 
 class Extraction(NamedTuple):
-    """The program, or None, and how it stood in the completion: fenced, unclosed, bare or none."""
+    """The program, or None, and how it was found in the completion: fenced, unclosed, bare or none."""
 
     program: str | None
     status: str
 
 
 def extract_program(completion: str) -> Extraction:
-    """The Python program in a model's completion; never raises, whatever the text."""
+    """The Python program in a model's completion; never raises."""
     text = completion[-_LONGEST:].replace("\r\n", "\n").replace("\r", "\n")
     parser = _Parser()
     text = _after_thought(text, parser)
@@ -84,10 +83,10 @@ class _Parser:
 
 
 def _after_thought(text: str, parser: _Parser) -> str:
-    """What follows a reasoning block at the start; tags that a program prints are left alone.
+    """The text after a leading reasoning block; tags that a program prints are left alone.
 
-    The block opens the completion, or the prompt opened it and only its end stands here: on a line of its own, or
-    before the first fence. A block that never ends has no answer behind it.
+    The block starts the completion, or the prompt started it and only `</think>` is here: alone on a line, or before
+    the first fence. A block that never ends is followed by no answer.
     """
     if text.lstrip().startswith("<think>"):
         return text.partition("</think>")[2]
@@ -110,7 +109,7 @@ def _first_fence(text: str) -> re.Match[str] | None:
 # ------------------------------------------------------------------------------------------------------ blocks
 @dataclass(slots=True)
 class _Block:
-    """A candidate: where it stands, in how many quotations, and whether it only counts if it is code."""
+    """A candidate: its position, its depth of quotation, and whether it only counts if it is code."""
 
     start: int
     end: int
@@ -156,7 +155,7 @@ def _candidate(opened: re.Match[str], end: int, status: str) -> Iterator[_Block]
 
 
 def _end_of_quotation(text: str, opened: re.Match[str], stop: int) -> int | None:
-    """Where the quotation that a block stands in ends, up to `stop`: at the first line with fewer marks."""
+    """The end of the quotation around a block: the first line with fewer marks, at most `stop`."""
     depth, start = opened[1].count(">"), opened.end() + 1
     while depth and start < stop:
         end = text.find("\n", start)
@@ -168,7 +167,7 @@ def _end_of_quotation(text: str, opened: re.Match[str], stop: int) -> int | None
 
 
 def _unquoted(text: str, start: int, end: int, depth: int) -> tuple[int, int]:
-    """Where a line goes on after its first `depth` quotation marks, and how many it has of them."""
+    """The position in a line after its first `depth` quotation marks, and how many of them it has."""
     marks = 0
     while marks < depth and (mark := _QUOTATION_MARK.match(text, start, end)):
         start, marks = mark.end(), marks + 1
@@ -176,7 +175,7 @@ def _unquoted(text: str, start: int, end: int, depth: int) -> tuple[int, int]:
 
 
 def _dedented(text: str) -> str:
-    """`textwrap.dedent` without its lists of lines, which take many times the text."""
+    """`textwrap.dedent` without its lists of lines, which need many times the memory of the text."""
     margin: str | None = None
     for line in _INDENT.finditer(text):
         margin = line[1] if margin is None else _common_start(margin, line[1])
@@ -240,7 +239,7 @@ def _bare(text: str, parser: _Parser) -> Extraction:
 
 
 def _is_code(tree: ast.Module | None) -> bool:
-    """More than words: "Yes", "42", "not possible" and "Answer: yes" parse as Python but are no programs."""
+    """Whether it is more than words: "Yes", "42" and "Answer: yes" parse as Python but are no programs."""
     return tree is not None and not all(_is_words(node) for node in tree.body)
 
 

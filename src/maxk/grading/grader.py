@@ -1,7 +1,7 @@
 """The grader: runs submissions on a pool of fork servers and compares their outputs.
 
-This is the trusted side. It alone knows expected outputs; a server gets a program and inputs and returns how each run
-ended and a memory file with what it wrote. One event loop in the calling thread keeps all servers busy, so there are no
+This is the trusted side. It alone knows expected outputs; a server gets a program and inputs, and returns how each run
+ended and a memory file with its output. One event loop in the calling thread keeps all servers busy, so there are no
 threads and no locks here, and results stream out with a bounded number of submissions in memory.
 """
 
@@ -49,7 +49,7 @@ MODES = ("auto", "fork")
 
 _QUEUE_PER_SERVER = 2  # one running, one waiting, so a server never idles while the parent compares
 _CHUNK = 64  # submissions taken from the caller and looked up at once
-_AHEAD, _AHEAD_TESTS = 1 << 11, 1 << 16  # unfinished at most: so many that different problems meet, to share a process
+_AHEAD, _AHEAD_TESTS = 1 << 11, 1 << 16  # unfinished at most; many, because problems share processes
 _MEMO = 1 << 15  # tests whose verdicts are remembered, for repeated programs within one call
 _STORED_AT_ONCE = 256  # verdicts
 _UNCHECKED_BYTES = 64 << 20  # of outputs that wait for their checker, above which nothing else is received
@@ -81,7 +81,7 @@ class Stats:
         return ", ".join([f"known {known:.0%}", *parts])
 
     def complaints(self) -> list[str]:
-        """One line per kind of fault that is not the programs'."""
+        """One line per kind of fault that is not the fault of a program."""
         lines = [f"could not grade {count} test runs: {fault}" for fault, count in self.faults.most_common()]
         if self.restarts:
             lines.append(
@@ -93,14 +93,14 @@ class Stats:
 class Grader:
     """Grades programs in isolation; use as a context manager.
 
-    limits: of every test, unless a submission brings its own.
+    limits: of every test, unless the submission has its own.
     workers: fork servers, each on one core. Default: cores this process may use.
     sandbox: "auto" (the strongest tier that works), "bubblewrap", "landlock", "seccomp", or "off" (no isolation).
-    mode: "auto" lets programs of a language in which that is harmless share processes (`sharing`); "fork" gives every
-        test its own.
+    mode: "auto" lets programs of a restricted language share processes (`sharing`); "fork" runs every test in its own
+        process.
     cache: a VerdictCache, or None.
 
-    Raises SandboxUnavailable on entry when no tier, or not the named one, works here.
+    Raises SandboxUnavailable on entry if no tier, or not the named one, works here.
     """
 
     def __init__(
@@ -112,9 +112,9 @@ class Grader:
         cache: VerdictCache | None = None,
     ) -> None:
         if sandbox not in CHOICES:
-            raise UserError(f"sandbox: {sandbox!r} is none of {', '.join(CHOICES)}")
+            raise UserError(f"sandbox: {sandbox!r} is not one of {', '.join(CHOICES)}")
         if mode not in MODES:
-            raise UserError(f"mode: {mode!r} is none of {', '.join(MODES)}")
+            raise UserError(f"mode: {mode!r} is not one of {', '.join(MODES)}")
         self.limits = limits or Limits()
         self.workers = workers if workers is not None else len(os.sched_getaffinity(0))
         if self.workers < 1:
@@ -152,7 +152,7 @@ class Grader:
         return [verdicts[index] for index in range(len(verdicts))]
 
     def grade_iter(self, submissions: Iterable[SubmissionLike]) -> Iterator[tuple[int, Verdict]]:
-        """Yields (index, verdict) as they are ready, taking submissions only as it goes: memory stays flat.
+        """Yields (index, verdict) as they are ready and reads submissions as needed, so that memory stays flat.
 
         Raises ValueError for a submission without tests: an empty test list must never count as passed.
         """
@@ -169,7 +169,7 @@ class Grader:
                 self._dismiss(server)
 
     def canary(self) -> None:
-        """Raises UserError unless a known-good program gets 1.0 and known-bad ones 0.0, before anything is spent."""
+        """Raises UserError unless a known-good program gets 1.0 and known-bad ones 0.0; for use before long work."""
         tests = [("2 3\n", "5\n"), ("10 -4\n", "6\n")]
         good = "import sys\na, b = map(int, sys.stdin.read().split())\nprint(a + b)\n"
         bad = ["print(5)\n", "raise SystemExit(1)\n", "print(sum(map(int, input().split())) + 1)\n"]
@@ -224,8 +224,8 @@ class Grader:
         """Servers for programs without numpy, with it, or for checkers; the latter two start when first needed.
 
         Checkers read expected outputs, so no program is ever forked from their servers. Servers that have ended are
-        replaced here. Where that fails, for want of processes or memory perhaps, work goes on with what there is, and
-        the next attempt comes a little later. Raises StartError if there is no server for long.
+        replaced here. If that fails, perhaps for lack of processes or memory, work goes on with the others, and the
+        next attempt comes a little later. Raises StartError if there is no server for long.
         """
         pool = [server for server in self._servers if server.kind == kind]
         if len(pool) >= self.workers or time.monotonic() < self._restart_at:
@@ -234,7 +234,7 @@ class Grader:
         problem: Exception | None = None
         try:
             for _ in range(self.workers - len(pool)):
-                fresh.append(self._start(kind))  # all at once, for each takes a while to be ready
+                fresh.append(self._start(kind))  # all at once, because each takes a while to start
         except OSError as error:
             problem = error
         for server in fresh:
@@ -380,15 +380,15 @@ class _Grading:
                             return
 
     def _next(self, kind: str) -> Sequence[Job | Check]:
-        """What a server of that kind is to do next: as many jobs at once as leave some for the other servers."""
+        """The next jobs of a server of that kind: as many as leave some for the other servers."""
         if self.waiting[kind]:
             return [self.waiting[kind].popleft()]
         return self.packs.take(max(1, len(self.packs) // self.grader.workers))
 
     def _rerun(self) -> None:
-        """Reruns have nothing beside them but one another, each with its own core: they at most double the time.
+        """Starts reruns, beside which only other reruns run, each on its own core: they at most double the time.
 
-        One that found no process or descriptor beside another has nothing beside it.
+        A rerun that lacked a process or descriptor beside others runs alone.
         """
         free = min(self.grader.workers, len(os.sched_getaffinity(0))) - len(self._busy())
         for _ in range(min(free, len(self.isolated))):
@@ -402,7 +402,7 @@ class _Grading:
         return any(job.alone for server in self._busy() for job in server.jobs.values())
 
     def _send(self, server: Server, pack: Sequence[Job | Check]) -> bool:
-        """Whether the server has got the jobs; else they wait again."""
+        """Sends jobs to a server; if that fails, they wait again and the result is False."""
         try:
             server.send(pack)
         except OSError as error:
@@ -439,7 +439,7 @@ class _Grading:
                 self._lost(server)
 
     def _ready(self) -> list[Server]:
-        """Servers that have something to say; those whose outputs would only wait for a checker are not heard now."""
+        """Servers with results to read, without those whose outputs would only wait for a checker."""
         full = self.unchecked_bytes > _UNCHECKED_BYTES and bool(self.grader._pool(CHECKER))
         with selectors.PollSelector() as selector:
             for server in self._busy():
@@ -450,7 +450,7 @@ class _Grading:
             return [key.data for key, _ in selector.select(timeout=1.0)] if selector.get_map() else []
 
     def _lost(self, server: Server) -> None:
-        """A dead or stuck server: what it was running is done again once, then given up; what waited just goes on."""
+        """Dismisses a dead or stuck server: its current job is retried once, then given up; the others are requeued."""
         jobs = list(server.jobs.values())
         self.grader._dismiss(server)
         self.stats.restarts += 1
@@ -466,7 +466,7 @@ class _Grading:
 
     def _give_up(self, job: Job) -> None:
         job.statuses[job.first :] = [HARNESS_ERROR] * job.tests
-        self.stats.faults["the grading process ended, twice"] += job.tests
+        self.stats.faults["the grading process ended twice"] += job.tests
         for check in job.checks.values():
             self.unchecked_bytes -= len(check.output)
         job.checks.clear()
@@ -497,7 +497,7 @@ class _Grading:
         job.cpu_s[test], job.outputs[test] = run.cpu_s, ""
         job.doubtful |= run.doubtful
         if (run.doubtful and not job.isolated) or (run.outcome == FAULT and not job.alone):
-            job.again_from = test  # perhaps the machine was busy: decided when nothing else runs
+            job.again_from = test  # the machine may have been busy; decided when nothing else runs
         elif run.outcome == RAN:
             self._compare(job, test, run.output())
         elif run.outcome == UNTESTED:

@@ -1,4 +1,4 @@
-"""What callers hand to `Grader.grade` → `Submission`, or an error that names the position and what was found there.
+"""Converts what callers pass to `Grader.grade` to `Submission`; errors name the position and what was found there.
 
 A submission is a `Submission` or a pair (program, tests). A test is a pair (stdin, expected) or a mapping with exactly
 these two keys, as in the JSON lines that `maxk grade` reads. Any other shape raises TypeError or ValueError: a misread
@@ -18,7 +18,7 @@ _SHOWN = 60  # characters of a wrong value
 
 
 class Inputs:
-    """Reads submissions one by one. Equal tests of many submissions become one list, whose digest is taken once."""
+    """Reads submissions one by one. Equal tests of many submissions become one list, which is hashed once."""
 
     def __init__(self) -> None:
         self._known: dict[int, list[Test]] = {}
@@ -47,7 +47,7 @@ class Inputs:
 
 
 def read_tests(given: Any, where: str) -> list[Test]:
-    """Tests as pairs of text; errors begin with `where`. Raises ValueError where there are none."""
+    """Tests as pairs of text; errors begin with `where`. Raises ValueError if there are none."""
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         raise TypeError(f"{where}: tests must be a list of (stdin, expected), got {_shown(given)}")
     if not given:

@@ -16,7 +16,7 @@ _REMEMBERED_TESTS = 256
 
 @cache
 def grader_version() -> str:
-    """Fingerprint of all that decides a verdict besides its inputs: this package's sources and the Python version."""
+    """Fingerprint of what decides a verdict besides its inputs: this package's source and the Python version."""
     digest = hashlib.sha256(sys.version.encode())
     here = Path(__file__).parent
     for path in sorted([*here.glob("*.py"), *here.glob("*/*.py")]):
@@ -27,7 +27,7 @@ def grader_version() -> str:
 
 @cache
 def _numpy_version() -> str:
-    """Programs may import it: another version may give another verdict."""
+    """Part of every key, because programs may import numpy."""
     try:
         return metadata.version("numpy")
     except metadata.PackageNotFoundError:
@@ -35,12 +35,12 @@ def _numpy_version() -> str:
 
 
 def key_of_validation(source: str, test: Test) -> bytes:
-    """Of the question whether a checker accepts a test's expected output."""
+    """The key of a validation: whether a checker accepts a test's expected output."""
     return _digest_of((source, *test))
 
 
 class Keys:
-    """Computes keys; hashes a test list once while its submissions come one after another."""
+    """Computes keys; hashes a test list once for consecutive submissions that share it."""
 
     def __init__(self, version: str, tier: str, mode: str, limits: Limits) -> None:
         self._prefix = f"{version} {tier} {mode} {_numpy_version()}"
@@ -52,7 +52,7 @@ class Keys:
         checker = submission.checker
         if checker is not None and not isinstance(checker, CheckerProgram):
             self._functions[id(checker)] = checker
-        # A function has no content to hash: its identity tells equal submissions of one call, and is never stored.
+        # A function has no content to hash: its id identifies equal submissions within one call and is never stored.
         identity = checker.source if isinstance(checker, CheckerProgram) else id(checker) if checker else ""
         rest = (self._prefix, submission.limits or self._limits, submission.comparison, identity)
         digest = hashlib.sha256(repr(rest).encode(errors="surrogatepass"))
@@ -73,7 +73,7 @@ class Keys:
 
 
 def _digest_of(texts: Iterable[str]) -> bytes:
-    """Told apart also where texts are cut elsewhere: each comes with its length."""
+    """Texts are length-prefixed, so that ('ab', 'c') and ('a', 'bc') differ."""
     digest = hashlib.sha256()
     for text in texts:
         data = text.encode(errors="surrogatepass")

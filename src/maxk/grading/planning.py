@@ -1,9 +1,9 @@
-"""Decides, in the trusted parent, how a program is run: compiled once, and sharing a process or not.
+"""Decides in the trusted parent how a program is run: compiled here or not, in a shared process or not.
 
-The parent never forks, so compiling costs it a fraction of what it costs a child, whose every touched page is copied.
-Source text cannot run here. What could strain the parser or the compiler is left to the children, each of which then
-compiles for itself under its limits: long or deeply nested text; what grows faster than its text when compiled
-(`_strains`); and code much larger than its source, as constants can be.
+Compiling runs no code, and here it costs a fraction of what it costs a child, where every touched page is copied.
+Source that could strain the parser or the compiler is left to the children, each of which compiles it under its own
+limits: long or deeply nested text, constructs whose code grows faster than their text (`_strains`), and code much
+larger than its source, such as large constants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LARGEST = 1 << 18  # bytes of code
 
 @dataclass(frozen=True)
 class Plan:
-    """code: None where each child compiles for itself. broken: it does not compile."""
+    """code: None if each child compiles the source itself. broken: the source does not compile."""
 
     code: CodeType | None = None
     shared: bool = False
@@ -51,7 +51,7 @@ def plan(source: str, share: bool) -> Plan:
 def _strains(node: ast.AST) -> bool:
     """Whether the compiler's work can grow faster than the text.
 
-    The block of a `finally` is compiled once for every way out of its `try`: exponential where they are nested. The
-    alternatives of a pattern bring their names into one order: quadratic.
+    A `finally` block is compiled once for every exit of its `try`, which is exponential when they are nested. The names
+    of a pattern's alternatives are brought into one order, which is quadratic.
     """
     return isinstance(node, ast.MatchOr) or bool(getattr(node, "finalbody", None))

@@ -1,7 +1,7 @@
 """The trusted end of the fork servers: jobs sent, results received, packets checked.
 
-A server is confined and never sees a hostile program's output, but it is not believed either: a packet that makes no
-sense raises, and the caller replaces the server.
+A server is confined and never sees a hostile program's output, but it is not trusted: a malformed packet raises, and
+the caller replaces the server.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from maxk.grading.verdicts import Limits, Submission
 _PACKET, _FILES = 1 << 16, 64
 _MOST_SHARED_TESTS = 2000  # of one program
 _SLACK_S = 30.0
-KINDS = PLAIN, NUMPY, CHECKER = ("plain", "numpy", "checker")  # servers: what they run and what they hold
+KINDS = PLAIN, NUMPY, CHECKER = ("plain", "numpy", "checker")  # of servers
 CHECKER_FILES = ["input.txt", "expected.txt", "output.txt"]
 
 
 @dataclass(eq=False)
 class Job:
-    """One submission on its way; `waiters` are the indices that share its verdict."""
+    """A submission in progress; `waiters` are the indices that share its verdict."""
 
     submission: Submission
     limits: Limits
@@ -43,9 +43,9 @@ class Job:
     ran: bool = False
     attempts: int = 0
     doubtful: bool = False  # some status may depend on the machine's load, so none is stored
-    isolated: bool = False  # being run again, with nothing beside it but such
-    alone: bool = False  # and again, with nothing at all
-    again_from: int = -1  # test from which that has to be done
+    isolated: bool = False  # in an isolated rerun, beside other reruns only
+    alone: bool = False  # in a second rerun, beside nothing
+    again_from: int = -1  # first test of a rerun
     problem: bytes = b""  # digest of its tests
 
     @property
@@ -58,12 +58,12 @@ class Job:
 
     @property
     def silent_runs(self) -> int:
-        """How many tests may run before the server says how they went."""
+        """How many tests may run before the server reports."""
         return max(BATCH_RUNS, self.tests) if self.may_share else BATCH_RUNS
 
     @property
     def may_share(self) -> bool:
-        """Whether its tests may run in one process, and that process be shared with other such programs."""
+        """Whether its tests may run in one process, which it shares with other such programs."""
         return self.plan.shared and not self.isolated and self.tests <= _MOST_SHARED_TESTS
 
     def inputs(self) -> list[bytes]:
@@ -102,7 +102,7 @@ class Validation(Check):
     """A checker's run on the expected output of a test, which a sound one accepts."""
 
     key: bytes = b""
-    waiting: list[Check] = field(default_factory=list)  # for how it ends
+    waiting: list[Check] = field(default_factory=list)  # for its result
 
 
 @dataclass
@@ -165,7 +165,7 @@ class Server:
         return len(set(self._packs.values()))
 
     def send(self, pack: Sequence[Job | Check]) -> None:
-        """Queues jobs; several share a process. Raises OSError when the server is gone, or descriptors are short."""
+        """Queues jobs; several share a process. Raises OSError if the server is gone or descriptors run out."""
         ids = range(Server._ids + 1, Server._ids + 1 + len(pack))
         Server._ids = ids[-1]
         orders: list[Order] = []
@@ -181,7 +181,7 @@ class Server:
         self._packs.update(dict.fromkeys(ids, ids[0]))
 
     def receive(self) -> list[Run]:
-        """Results in one packet; raises OSError or ValueError when the server is gone or makes no sense."""
+        """Results in one packet; raises OSError or ValueError if the server is gone or the packet is malformed."""
         packet, fds, _, _ = socket.recv_fds(self.process.socket, _PACKET, _FILES)
         files = [OutputFile(fd) for fd in fds]
         if not packet:

@@ -49,7 +49,7 @@ class Escaped(Exception):
 
 
 class Bait:
-    """The probe's job and what came of it."""
+    """The probe's job and its results."""
 
     def __init__(self, program: str) -> None:
         self._program = program

@@ -50,7 +50,7 @@ _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "LANG": "C.UTF-8",
 }
-# Imported before forking, so that programs get them for nothing. Small on purpose: every page of them is copied.
+# Imported before forking, so that programs need not import them. Few on purpose: their pages are copied.
 _PRELOAD = """
     sys os io math cmath time re string operator itertools functools collections heapq bisect copy random decimal
     fractions statistics json typing dataclasses enum abc array datetime threading queue types numbers contextlib
@@ -71,15 +71,15 @@ _ENOUGH = {"n": ("NOFILE", 64), "u": ("NPROC", 16), "i": ("SIGPENDING", 64), "v"
 
 
 class SandboxUnavailable(UserError):
-    """No isolation this machine offers was enough; the message says what was refused and what to do."""
+    """No tier works on this machine; the message says why and what to do."""
 
 
 class StartError(UserError):
-    """A fork server did not come up; the message holds its own last words."""
+    """A fork server did not start; the message has the last line that it printed."""
 
 
 def low_limits() -> str:
-    """What may be too low here for grading processes to start or to fork, for the end of a message."""
+    """Limits of this process that may keep grading processes from starting or forking, as the end of a message."""
     soft = {letter: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for letter, (name, _) in _ENOUGH.items()}
     low = [f"ulimit -{letter}" for letter, (_, enough) in _ENOUGH.items() if 0 <= soft[letter] < enough]
     return f"; too low, perhaps: {', '.join(low)}" if low else ""
@@ -105,7 +105,7 @@ class ServerProcess:
             )
         finally:
             theirs.close()
-        # A server that has ended already says why on its standard error, which `wait_ready` reads.
+        # A server that has already ended has written why to its standard error, which `wait_ready` reads.
         with contextlib.suppress(BrokenPipeError, ConnectionError):
             self.send([marshal.dumps(_settings(tier, numpy))])
 
@@ -120,7 +120,7 @@ class ServerProcess:
                 os.close(fd)
 
     def wait_ready(self) -> None:
-        """Blocks until the server takes jobs; raises StartError with what it said if it does not."""
+        """Blocks until the server accepts jobs; raises StartError with its message if it does not start."""
         self.socket.settimeout(START_TIMEOUT_S)
         try:
             answer = self.socket.recv(64)
@@ -134,10 +134,10 @@ class ServerProcess:
     def last_words(self) -> str:
         """The last line the server wrote to its standard error."""
         words = os.pread(self._stderr, 1 << 16, 0).decode(errors="replace").strip().splitlines()
-        return words[-1] if words else "it ended without a word"
+        return words[-1] if words else "it ended without a message"
 
     def close(self) -> None:
-        """Ends the server and whatever it runs; waits for it, so nothing is left behind."""
+        """Ends the server and everything it runs, and waits for it."""
         self.socket.close()  # the server ends when it sees this
         try:
             self.process.wait(CLOSE_TIMEOUT_S)
@@ -150,7 +150,7 @@ class ServerProcess:
 
 
 def memory_file(parts: Iterable[bytes]) -> int:
-    """A memory file that holds `parts` one after another; whoever gets it closes it."""
+    """A memory file that holds `parts` one after another; the caller closes it."""
     fd = os.memfd_create("job", os.MFD_CLOEXEC)
     try:
         with open(fd, "wb", closefd=False) as file:
@@ -163,7 +163,7 @@ def memory_file(parts: Iterable[bytes]) -> int:
 
 
 def _command(tier: str, control: int, numpy: bool) -> list[str]:
-    options = ["-s", "-S", "-B", "-W", "ignore"]  # not -I: the hash seed must be heeded
+    options = ["-s", "-S", "-B", "-W", "ignore"]  # not -I, which ignores PYTHONHASHSEED
     modules = [*_PRELOAD, *(_PRELOAD_WITHOUT_FILES if tier == "seccomp" else []), *(["numpy"] if numpy else [])]
     paths = [str(numpy_folder())] if numpy else []
     server = [_interpreter(), *options, _entry(), str(control), ",".join(modules), *paths]
@@ -189,7 +189,7 @@ def _bubblewrap(numpy: bool) -> list[str]:
         command += ["--dev-bind", device, device]
     for name, value in _ENVIRONMENT.items():
         command += ["--setenv", name, value]
-    # The environment of bwrap itself is empty: it stays as pid 1, and anyone could read it there.
+    # bwrap gets an empty environment: it stays as pid 1, where programs could read it.
     return [*command, "--remount-ro", "/", "--chdir", "/", "--"]
 
 

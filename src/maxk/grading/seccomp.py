@@ -164,7 +164,7 @@ def server_filter(files: bool = True) -> bytes:
 
 @functools.cache
 def child_filter() -> bytes:
-    """BPF of the deny-list added in each child; `PID_PLACEHOLDER` stands where the child's pid belongs."""
+    """BPF of the deny-list added in each child; `PID_PLACEHOLDER` marks the place of the child's pid."""
     lib = _library()
     rules = _Filter(lib, lib.ALLOW)
     rules.kill("fork", "vfork")

@@ -1,4 +1,4 @@
-"""Words shared by the whole package: limits, statuses, submissions and verdicts."""
+"""Types shared by the whole package: limits, statuses, submissions and verdicts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FAILURES = {
     wire.OUTPUT_LIMIT: OUTPUT_LIMIT,
     wire.VIOLATION: VIOLATION,
 }
-"""Statuses of the ways in which a program may fail, by outcome of its run."""
+"""The status of a failed run, by its outcome."""
 
 Test = tuple[str, str]
 """One test: (standard input, expected standard output)."""
@@ -52,12 +52,12 @@ TestLike = Test | Mapping[str, str]
 class CheckerProgram:
     """An untrusted checker, run in the same sandbox as the programs it judges.
 
-    It is started as `main.py input.txt expected.txt output.txt` (the three names can be opened for reading) and accepts
-    by printing a number of at least 1, as the `generated_checker` programs of open-r1/codeforces do.
+    It is called as `main.py input.txt expected.txt output.txt` (three readable files) and accepts by printing a number
+    of at least 1, like the `generated_checker` programs of open-r1/codeforces.
 
-    Before it judges a test, it must accept the test's expected output; one that does not, or fails, is broken, and the
-    test gets `harness_error`. A sound checker that fails on a program's output does not accept it: the output is what
-    made it fail. It has limits of its own, `CHECKER_LIMITS`.
+    Before it judges a test, it must accept the test's expected output; otherwise it is broken, and the test gets
+    `harness_error`. If a sound checker fails on a program's output, it rejects that output. Checkers run under
+    `CHECKER_LIMITS`.
     """
 
     source: str
@@ -74,7 +74,8 @@ class Limits:
     cpu_s: CPU seconds (user + system) of one test; decides `time_limit`.
     memory_mb: MiB of memory beyond what the idle interpreter uses; decides `memory_limit`.
     output_bytes: bytes of standard output of one test; decides `output_limit`.
-    wall_s: wall-clock seconds of one test; only stops what waits without using CPU. Default max(5 × cpu_s, cpu_s + 5).
+    wall_s: wall-clock seconds of one test; only stops programs that wait without using CPU. Default max(5 × cpu_s,
+        cpu_s + 5).
     total_cpu_s: seconds one program may spend in tests that end in `time_limit`; the tests after that are not run and
         count as `untested`. Default 4 × cpu_s.
     untested: status of tests not run because of `total_cpu_s`.
@@ -108,7 +109,7 @@ class Limits:
 
 
 CHECKER_LIMITS = Limits(cpu_s=10.0, memory_mb=1024, output_bytes=1 << 20, wall_s=60.0)
-"""Of checker programs, whatever the problem's own: far above what a sound one needs."""
+"""Limits of all checker programs: far above what a sound one needs."""
 
 
 class Submission(NamedTuple):
@@ -116,7 +117,7 @@ class Submission(NamedTuple):
 
     program: Python source, or None for a completion without a program (every test is `unparseable`).
     tests: (stdin, expected stdout) pairs, or mappings with the keys `stdin` and `expected`; at least one.
-    limits: of this problem; default those of the grader.
+    limits: by default the grader's.
     checker: decides instead of the comparison rule.
     comparison: "numbers", "tokens" or "lines"; see `maxk.grading.comparison`.
     """
@@ -136,7 +137,7 @@ SubmissionLike = Submission | tuple[str | None, Sequence[TestLike]]
 class Verdict:
     """Statuses of one submission's tests in order, with CPU seconds (0.0 where none ran) and the output of each.
 
-    Of an output only `comparison.output_digest` is kept, "" where the program did not end well: equal digests are what
+    Of an output only `comparison.output_digest` is kept ("" if the program did not end normally), which is all that
     clusters and majority votes need.
     """
 

@@ -195,7 +195,7 @@ def uses_k(kind: type[Objective]) -> bool:
 
 
 def require_known(kind: type[Objective], names: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raises ValueError for a name that is none of the objective's keys, nor one of the others."""
+    """Raises ValueError for a name that is not one of the objective's keys, nor one of the others."""
     known = [*(field.name for field in fields(kind)), *others]
     for name in names:
         if name not in known:

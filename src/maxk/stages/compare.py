@@ -36,12 +36,12 @@ def register_parser(subparsers: Any) -> None:
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("systems", nargs="+", metavar="[NAME=]FILE[,FILE…]", help="two or more systems")
-    parser.add_argument("--k", type=grade.numbers, help="comma-separated (default: 1, 2, 4, … and n)")
-    parser.add_argument("--level", type=level, default=0.95, help="of the intervals (default: %(default)s)")
+    parser.add_argument("--k", type=grade.numbers, help="values of k, comma-separated (default: 1, 2, 4, … and n)")
+    parser.add_argument("--level", type=level, default=0.95, help="level of the intervals (default: %(default)s)")
     parser.add_argument("--markdown", type=Path, help="write the tables to this file instead of printing them")
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the curves, as .png or .pdf")
-    parser.add_argument("--problems", type=Path, help="problems, where a file holds samples that are not graded yet")
+    parser.add_argument("--problems", type=Path, help="problems, needed to grade a file of samples")
     grade.add_options(parser)
     parser.set_defaults(run=run)
 
@@ -100,11 +100,11 @@ class Reader:
 
 
 def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
-    """The requested ks up to n, or by default powers of two."""
-    from maxk.evaluation.comparing import powers
+    """The requested ks up to n, by default powers of two and n."""
+    from maxk.estimators import powers_of_two
 
     if wanted is None:
-        return powers(n)
+        return sorted({n, *powers_of_two(n)})
     kept = sorted({k for k in wanted if k <= n})
     if not kept:
         raise UserError(f"--k: every k is above the {n} samples that all systems have of every problem")
@@ -123,7 +123,7 @@ def finite(value: Any) -> Any:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a file named on the command line. Raises UserError if it cannot be written."""
+    """Writes a file named on the command line. (`maxk.artifacts.files` needs pyarrow, which `maxk[grade]` lacks.)"""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

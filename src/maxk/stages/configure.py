@@ -31,6 +31,6 @@ def run(args: argparse.Namespace) -> None:
     config = configuration.parse(content)
     if args.local and config.gpus:
         gpus.require(config.gpus)
-    reporters.require_installed(config)
+    reporters.prepare(config)
     mirror.start(config)
     files.write_json(config.layout.config, config.model_dump(mode="json"))

@@ -40,7 +40,7 @@ PIPELINE_EXTRAS = ("torch", "grade", "trl", "pipeline")
 
 @dataclass(frozen=True)
 class Check:
-    """A result. A check that is not `ok` keeps every experiment from running; one that is may still have a `fix`."""
+    """A result. If a check is not `ok`, no experiment can run; one that is may still have a `fix`."""
 
     name: str
     found: str
@@ -50,7 +50,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Machine:
-    """What experiments need of a machine: GPUs, memory of the smallest one in GB, and vLLM."""
+    """What experiments need from a machine: GPUs, memory of the smallest one in GB, and vLLM."""
 
     gpus: int
     gpu_gb: float
@@ -91,7 +91,7 @@ def gpus() -> list[float]:
 
 
 def hub_responds() -> bool:
-    """Whether the Hugging Face hub, or the mirror that HF_ENDPOINT names, responds."""
+    """Whether the Hugging Face hub, or the mirror named by HF_ENDPOINT, responds."""
     if _offline():
         return False
     url = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
@@ -141,6 +141,7 @@ def software_checks(config: Config) -> Iterator[Check]:
     yield check_packages(locked(project))
     yield check_sandbox(config)
     yield check_tracking(config)
+    yield from map(check_reporter, config.tracking.report_to)
 
 
 def check_python(required: str) -> Check:
@@ -163,7 +164,7 @@ def locked(project: Mapping[str, Any]) -> list[str]:
 
 
 def check_packages(required: list[str]) -> Check:
-    """Whether every required package is installed; a version that was not asked for is reported, but ok."""
+    """Whether every required package is installed; untested versions are reported, but ok."""
     from packaging.requirements import Requirement
 
     missing, other = [], []
@@ -210,6 +211,15 @@ def check_tracking(config: Config) -> Check:
         fix = "fix or unset MLFLOW_TRACKING_URI"
         return Check("tracking", f"{shown} does not respond ({server.reason(error)})", False, fix)
     return Check("tracking", shown)
+
+
+def check_reporter(name: str) -> Check:
+    """Whether training can report to W&B or trackio: package and credentials."""
+    from maxk.tracking import reporters
+
+    if (found := reporters.fault(name)) is None:
+        return Check(name, f"{metadata.version(name)} (tracking.report_to)")
+    return Check(name, found[0], False, found[1])
 
 
 # ----------------------------------------------------------------------------------------------------- the experiments

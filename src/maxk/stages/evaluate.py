@@ -23,6 +23,7 @@ from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.errors import UserError
+from maxk.estimators import powers_of_two
 from maxk.resources import gpus
 
 # Keys that a config file may not set, and what sets them.
@@ -48,11 +49,17 @@ def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("evaluate", help="max@k and pass@k of a model, at one or several temperatures")
     parser.add_argument("model", help="a Hugging Face folder or hub id")
     parser.add_argument(
-        "--problems", nargs="+", required=True, metavar="P", help="a file or folder of own problems, or SOURCE=LOCATION"
+        "--problems",
+        nargs="+",
+        required=True,
+        metavar="P",
+        help="a file or folder of your own problems, or SOURCE=LOCATION",
     )
     parser.add_argument("--n", type=int, default=64, help="samples per problem (default: 64)")
-    parser.add_argument("--temperatures", type=float, nargs="+", default=[1.0], metavar="T", help="(default: 1.0)")
-    parser.add_argument("--name", help="name of the results; by default that of the model")
+    parser.add_argument(
+        "--temperatures", type=float, nargs="+", default=[1.0], metavar="T", help="sampling temperatures (default: 1.0)"
+    )
+    parser.add_argument("--name", help="name of the results (default: the model's)")
     parser.add_argument("--config", help="a config file with other settings, such as prompt.template")
     parser.add_argument("--cores", default="all", help="cores that the pipeline may use (default: all)")
     parser.add_argument("--snakefile", default="Snakefile", help="the workflow (default: Snakefile)")
@@ -75,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _require_sound(args: argparse.Namespace) -> None:
-    """Raises UserError for what the schema of the configuration cannot refuse."""
+    """Raises UserError for mistakes that the configuration's schema cannot detect."""
     if not Path(args.snakefile).exists():
         raise UserError(f"{args.snakefile}: no such file; run in the folder of the workflow, or name it by --snakefile")
     if args.n < 1:
@@ -90,7 +97,7 @@ def _settings(defaults: Mapping[str, Any], args: argparse.Namespace) -> dict[str
     """What all temperatures share: the defaults, over them the config file, and over both the command line."""
     given = _config_file(args.config) if args.config else {}
     base = given.get("base", {})
-    ks = [k for k in (2**i for i in range(args.n.bit_length())) if k <= args.n]
+    ks = powers_of_two(args.n)
     own_defaults = {
         "prompt": {"template": TEMPLATE, "chat": _is_chat_model(args.model, base.get("revision"))},
         "sampling": {"max_tokens": 512},
@@ -156,7 +163,7 @@ def _datasets(problems: Sequence[str]) -> dict[str, Any]:
 
 
 def _dataset(given: str) -> tuple[str, dict[str, Any]]:
-    """Name and section of a dataset: a file or folder of own problems, SOURCE=LOCATION, or a source alone."""
+    """Name and section of a dataset: a file or folder of your own problems, SOURCE=LOCATION, or a source alone."""
     source, _, location = given.partition("=")
     if Path(given).exists():
         return _slug(Path(given).name.partition(".")[0]), {"source": "jsonl", "location": given}

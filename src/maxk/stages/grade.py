@@ -46,7 +46,9 @@ def register_parser(subparsers: Any) -> None:
     parser.add_argument("samples", type=Path)
     parser.add_argument("--to", choices=_RESULT_FORMS, help="also write results in this form, beside the samples")
     parser.add_argument("--output", type=Path, help="verdicts (default: SAMPLES with .verdicts.jsonl)")
-    parser.add_argument("--k", type=numbers, help=f"comma-separated (default: those of {_DEFAULT_KS} up to n)")
+    parser.add_argument(
+        "--k", type=numbers, help=f"values of k, comma-separated (default: those of {_DEFAULT_KS} up to n)"
+    )
     add_options(parser)
     parser.set_defaults(run=run)
 
@@ -56,15 +58,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=_SAMPLE_FORMS, help="form of the samples (default: detected)")
     parser.add_argument("--problem-format", choices=_PROBLEM_FORMS, help="form of the problems (default: detected)")
     parser.add_argument(
-        "--ignore", type=lambda text: text.split(","), default=[], metavar="KEY,…", help="keys of problems not to read"
+        "--ignore", type=lambda text: text.split(","), default=[], metavar="KEY,…", help="keys of problems to ignore"
     )
     parser.add_argument(
         "--cpu-s", type=_up_to(3600, float), default=2.0, help="CPU seconds per test, where the problem has no limit"
     )
-    parser.add_argument("--memory-mb", type=_up_to(1 << 20, int), default=512, help="likewise, MiB")
-    parser.add_argument("--workers", type=_up_to(4096, int), help="default: one per core")
-    parser.add_argument("--sandbox", default="auto", help="auto, bubblewrap, landlock, seccomp or off")
-    parser.add_argument("--mode", default="auto", choices=("auto", "fork"))
+    parser.add_argument(
+        "--memory-mb", type=_up_to(1 << 20, int), default=512, help="MiB per program, where the problem has no limit"
+    )
+    parser.add_argument("--workers", type=_up_to(4096, int), help="grading processes (default: one per core)")
+    parser.add_argument("--sandbox", default="auto", help="isolation: auto, bubblewrap, landlock, seccomp or off")
+    parser.add_argument(
+        "--mode", default="auto", choices=("auto", "fork"), help="fork: a new process for every test (default: auto)"
+    )
     parser.add_argument("--cache", type=Path, help="verdict cache, shared by runs")
 
 

@@ -27,9 +27,9 @@ def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("push", help="upload a trained policy with a model card made from its scores")
     parser.add_argument("policy", help="OBJECTIVE/seedN")
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to", metavar="REPO", help="a repository of the hub, such as me/my-policy; made if needed")
-    where.add_argument("--folder", type=Path, help="write this new folder, and upload nothing")
-    parser.add_argument("--public", action="store_true", help="make a new repository public; by default it is private")
+    where.add_argument("--to", metavar="REPO", help="hub repository such as me/my-policy; created if needed")
+    where.add_argument("--folder", type=Path, help="write to this new folder and upload nothing")
+    parser.add_argument("--public", action="store_true", help="create a public repository (default: private)")
     parser.set_defaults(run=run)
 
 
@@ -71,7 +71,7 @@ def write(config: Config, name: str, folder: Path) -> None:
 
 
 def _example(config: Config) -> str:
-    """What may be given for the policy."""
+    """The policies that can be named, as part of an error."""
     objective = next(iter(config.every_objective), None)
     if objective is None:
         return "this experiment has no objectives, so it trains no policy"

@@ -27,11 +27,13 @@ def register_parser(subparsers: Any) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--visible", type=_visible, default=1, help="tests that a selector sees (default: 1)")
-    parser.add_argument("--score", metavar="KEY", help="key of the samples' rows with a number for every sample")
-    parser.add_argument("--k", type=grade.numbers, help="comma-separated (default: 1, 2, 4, … and n)")
-    parser.add_argument("--level", type=compare.level, default=0.95, help="of the intervals (default: %(default)s)")
+    parser.add_argument("--score", metavar="KEY", help="key of the sample rows that holds a score")
+    parser.add_argument("--k", type=grade.numbers, help="values of k, comma-separated (default: 1, 2, 4, … and n)")
+    parser.add_argument(
+        "--level", type=compare.level, default=0.95, help="level of the intervals (default: %(default)s)"
+    )
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
-    parser.add_argument("--problems", type=Path, help="problems, where a file holds samples that are not graded yet")
+    parser.add_argument("--problems", type=Path, help="problems, needed to grade a file of samples")
     grade.add_options(parser)
     parser.set_defaults(run=run)
 

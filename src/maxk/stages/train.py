@@ -33,7 +33,7 @@ from maxk.training import accelerate_config
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("train", help="train a policy with an objective")
     parser.add_argument("objective", help="a key of `objectives`")
-    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--seed", type=int, required=True, help="training seed")
     parser.set_defaults(run=run)
 
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     training = config.training_of(args.objective)
     accelerate_config.require_sound(training, config.gpus)
     require_generator(training)
-    reporters.require_installed(config)
+    reporters.prepare(config)
     if not launcher.launched():
         launcher.clear()
         require_room(config, training)

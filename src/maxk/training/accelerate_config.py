@@ -35,9 +35,6 @@ class Sharding:
         return self.strategy not in ("NO", "MULTI_GPU", "MULTI_CPU")
 
 
-WHOLE = Sharding("NO", fsdp2=False, read_once=False)  # without an accelerate file
-
-
 def read(path: str) -> Sharding:
     """The sharding of an accelerate config file; UserError if it cannot be read."""
     content = read_yaml(path)

@@ -67,8 +67,7 @@ class ProgressLine(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
-            self._progress = Progress(state.max_steps, self._label)
-            self._progress.done = state.global_step
+            self._progress = Progress(state.max_steps, self._label, done=state.global_step)
 
     def on_log(
         self,
@@ -87,7 +86,7 @@ class ProgressLine(TrainerCallback):
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self._progress is not None:
-            self._progress.__exit__()
+            self._progress.close()
 
 
 class EndsOfCompletions(TrainerCallback):

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from maxk.objectives import Objective, make
 
-Given = str | Mapping[str, Any] | Callable[..., Tensor]  # what `maxk.objectives.make` takes, an Objective among it
+Given = (
+    str | Mapping[str, Any] | Callable[..., Tensor]
+)  # anything that `maxk.objectives.make` takes, including an Objective
 
 
 def as_objective(given: Given, n: int) -> Objective:

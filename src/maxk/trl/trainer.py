@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 
+from maxk.estimators import powers_of_two
 from maxk.objectives.diagnostics import diagnose, group_max_at_k, ratio_quantiles
 from maxk.trl.microbatches import by_length
 from maxk.trl.options import Given, as_objective, require_supported
@@ -113,7 +114,7 @@ class MaxkTrainer(GRPOTrainer):
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         completion_ids, logprobs = super()._generate_single_turn(*args, **kwargs)
-        return completion_ids, logprobs or None  # [] where vLLM was told to return none
+        return completion_ids, logprobs or None  # [] if vLLM was configured to return none
 
     def _local(self, groups: Tensor) -> Tensor:
         """This process's part of a gathered [groups, n], flat."""
@@ -217,7 +218,7 @@ class MaxkTrainer(GRPOTrainer):
 
     def _log_evaluation(self, rewards: Tensor) -> None:
         graded = rewards[~rewards.isnan().any(dim=1)].double()
-        for k in _powers_of_two(rewards.shape[1]):
+        for k in powers_of_two(rewards.shape[1]):
             self._metrics["eval"][f"max@{k}"].append(group_max_at_k(graded, k))
 
 
@@ -227,7 +228,3 @@ def combined(rewards: Tensor, weights: Tensor) -> Tensor:
     The weighted sum, in which a function that returned None (NaN) does not count; NaN where all did.
     """
     return (rewards * weights).nansum(dim=1).masked_fill(rewards.isnan().all(dim=1), torch.nan)
-
-
-def _powers_of_two(limit: int) -> list[int]:
-    return [2**i for i in range(limit.bit_length()) if 2**i <= limit]

@@ -38,7 +38,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class Operation:
-    """A transform or a reducer. `{k}` in phrases and code stands for the task's number."""
+    """A transform or a reducer. `{k}` in phrases and code is the task's number."""
 
     phrase: str
     rare_phrase: str

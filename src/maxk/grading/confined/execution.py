@@ -168,7 +168,7 @@ def _compiled(source: str) -> types.CodeType:
         return compile(source, "main.py", "exec", dont_inherit=True)
     except MemoryError:
         os._exit(EXIT_MEMORY)
-    except Exception:  # whatever the source's fault is
+    except Exception:  # any fault of the source
         os._exit(1)
 
 

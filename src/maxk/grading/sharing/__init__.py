@@ -1,9 +1,9 @@
-"""Which programs may share a process, and with whom: a fork and its page faults cost several times a short program.
+"""Which programs may share a process, and with which: a fork and its page faults cost several times a short program.
 
 The one function is `may_share`. A program that it admits, because it lies in a small language (`language.py`), runs all
-its tests in one process, and up to eight such programs, of different problems, run in the same one (`packs.py`). What
-does not end in order there is run again in processes of its own (`confined/shared.py`). Verdicts are those of a process
-for every test. Without this package, `Grader(mode="fork")` is what is left.
+its tests in one process, and up to eight such programs, of different problems, run in the same one (`packs.py`). A run
+that does not end normally there is repeated in its own process (`confined/shared.py`). Verdicts are those of a process
+for every test. `Grader(mode="fork")` does not use this package.
 """
 
 import ast

@@ -4,8 +4,8 @@ What is not listed is refused, which costs only time: the program then gets a pr
 
 The invariant: *every value that a program can hold is plain data made by this execution*: numbers, strings, bytes,
 None, and lists, tuples, dicts, sets, ranges and deques of them. Functions, iterators, streams, types, exceptions and
-modules are second-class: they stand only where they are called, consumed or raised, never in a container, in an
-argument of the program's own functions, or in a result. So
+modules are second-class: they may only be called, consumed or raised, and never be
+put into a container, passed to the program's own functions, or returned. So
 
 * nothing shared can be changed: attributes are never stored, and read only to call a listed method; there are no
   classes, no `with`, no `finally`, no `yield`; of modules only listed items can be named;
@@ -193,12 +193,12 @@ class _Check:
         return f"{base}.{node.attr}" if isinstance(node, ast.Attribute) and base else ""
 
     def expect(self, node: ast.AST, kinds: str) -> None:
-        """Checks a node and all below it; refuses one that is none of `kinds`."""
+        """Checks a node and all below it; refuses one that is not one of `kinds`."""
         if not self._visit(node) & set(kinds):
-            raise _Refused(f"{ast.unparse(node)} is none of {kinds}")
+            raise _Refused(f"{ast.unparse(node)} is not one of {kinds}")
 
     def _visit(self, node: ast.AST) -> set[str]:
-        """Checks a node and all below it, and returns the kinds that it can stand for."""
+        """Checks a node and all below it, and returns its possible kinds."""
         kinds: set[str] = getattr(self, f"_{type(node).__name__}", self.parts)(node)
         return kinds
 
@@ -218,7 +218,7 @@ class _Check:
         return {{"Lambda": "f", "GeneratorExp": "i"}.get(kind, "d")}
 
     def _note(self, node: ast.AST) -> None:
-        """Notes what makes sets, or floats, also of integers: a division, a power with perhaps a negative exponent."""
+        """Records what makes sets, or floats even of integers: division, a power that may have a negative exponent."""
         self.sets |= isinstance(node, (ast.Set, ast.SetComp))
         self.floats |= isinstance(node, ast.Constant) and isinstance(node.value, (float, complex))
         if isinstance(node, (ast.BinOp, ast.AugAssign)):
@@ -284,7 +284,7 @@ class _Check:
         return {signature[1]}
 
     def _Tuple(self, node: ast.Tuple | ast.List) -> set[str]:
-        """Of data, or of types or exceptions where these may stand."""
+        """A sequence of data, or of types or exceptions where these are allowed."""
         return set("dtc" if node.elts else "d").intersection(*map(self._visit, node.elts))
 
     _List = _Tuple
@@ -305,7 +305,7 @@ class _Check:
 
 @functools.cache
 def _kinds_of(name: str) -> set[str]:
-    """What a builtin or a library item can stand for; nothing if it is not listed."""
+    """The kinds of a builtin or a library item; empty if it is not listed."""
     kinds = {kind for kind, names in _LISTED if name in names}
     signature = _CALLS.get(name, ("", ""))
     return kinds | _usable(signature) | ({"e"} & set(signature[1]))

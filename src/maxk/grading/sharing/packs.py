@@ -15,7 +15,7 @@ _PROGRAMS, _TESTS, _INPUT_BYTES = 8, 2000, 1 << 20  # of a pack; inputs count as
 class Packs:
     """Packs of programs with equal limits, no two of the same problem.
 
-    Should the language have a hole, a program would find no answer in its process that is of use to it.
+    So even if the language had a hole, a program would find no answers to its own problem in its process.
     """
 
     def __init__(self) -> None:
