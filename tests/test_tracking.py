@@ -254,13 +254,21 @@ def test_the_experiment_has_its_note_and_views(started: Config) -> None:
     assert tags["mlflow.note.content"] == "| a table |\n"
     state = json.loads(json.loads(tags["mlflow.sharedViewState.maxk-scores"])["state"])
     assert state["searchFilter"] == "tags.`maxk.stage` = 'score'"
-    assert [card["metricKey"] for card in state["compareRunCharts"]] == [
-        "mean/max_at_k",
-        "pocket-contests/max_at_k",
-        "pocket-short/max_at_k",
+    assert [(card["type"], card.get("metricKey")) for card in state["compareRunCharts"]] == [
+        ("BAR", "max_at_16"),
+        ("BAR", "max_at_1"),
+        ("SCATTER", None),
+        ("LINE", "mean/max_at_k"),
+        ("LINE", "pocket-contests/max_at_k"),
+        ("LINE", "pocket-short/max_at_k"),
     ]
     training = json.loads(json.loads(tags["mlflow.sharedViewState.maxk-training"])["state"])
-    assert "reward" in [card["metricKey"] for card in training["compareRunCharts"]]
+    assert [card["metricKey"] for card in training["compareRunCharts"]][:3] == ["reward", "kl", "entropy"]
+    for view in (state, training):
+        ids = [card["uuid"] for card in view["compareRunCharts"]]
+        assert len(set(ids)) == len(ids)
+        sections = {section["uuid"] for section in view["compareRunSections"]}
+        assert {card["metricSectionId"] for card in view["compareRunCharts"]} == sections
 
 
 @pytest.mark.parametrize("base", ["http://127.0.0.1:5000", "https://host/mlflow/"])

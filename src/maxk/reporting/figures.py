@@ -104,10 +104,10 @@ def write(declared: Figure, given: Inputs) -> list[str]:
 # ----------------------------------------------------------------------------------------------------------- against k
 @figure(
     "max@k of all policies",
-    "max@k against k, mean over datasets, and what training changed: the difference to the base model and to GRPO on "
-    "the same problems. Where a line crosses zero, the policy starts or stops to be better from that k on. Intervals "
-    "are left out, since those of several policies overlap: see `differences` and `max_at_k_grid`, and the crossing k "
-    "of every dataset in the table `diversity`.",
+    "max@k against k, mean over datasets. With trained policies, their differences to the base model and to GRPO on "
+    "the same problems; where a line crosses zero, the order of the two changes. The intervals of several policies "
+    "would overlap: see `differences` and `max_at_k_grid`, and for the crossing k of every dataset the table "
+    "`diversity`.",
 )
 def max_at_k(given: Inputs) -> matplotlib.figure.Figure:
     import pandas as pd
