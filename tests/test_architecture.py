@@ -105,7 +105,7 @@ def test_every_rule_calls_its_subcommand_and_every_stage_has_a_rule(root: Path) 
         for part in ('    """', "    log:", "    conda:", "    params:", "    message:"):
             assert part in body, f"rule {name} lacks {part.strip()}"
     hooks = {"configure", "finalize"}  # when a run of the pipeline starts and ends
-    by_hand = {"show", "grade", "compare", "select", "inspect", "plan", "ui", "doctor", "power", "push"}
+    by_hand = {"show", "grade", "compare", "select", "inspect", "plan", "ui", "doctor", "clean", "power", "push"}
     by_hand |= {"evaluate"}
     assert set(STAGES) - hooks - by_hand == set(rules)
 

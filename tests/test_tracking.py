@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import pytest
 from mlflow import MlflowClient
@@ -15,8 +15,7 @@ from maxk import tracking
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.stages import ui
-from maxk.tracking import mirror
+from maxk.tracking import mirror, page
 
 
 @pytest.fixture(scope="module")
@@ -247,18 +246,31 @@ def test_a_job_that_could_not_log_its_end_was_killed(how: str, started: Config) 
 
 
 # ----------------------------------------------------------------------------------------------------------- the page
-def test_the_experiment_has_its_note(started: Config) -> None:
+def test_the_experiment_has_its_note_and_views(started: Config) -> None:
     tracking.report(started, [], note="| a table |\n")
     mirror.send(started)
     where = files.read_json(started.layout.tracking)
-    assert client(started).get_experiment(where["experiment_id"]).tags["mlflow.note.content"] == "| a table |\n"
+    tags = client(started).get_experiment(where["experiment_id"]).tags
+    assert tags["mlflow.note.content"] == "| a table |\n"
+    state = json.loads(json.loads(tags["mlflow.sharedViewState.maxk-scores"])["state"])
+    assert state["searchFilter"] == "tags.`maxk.stage` = 'score'"
+    assert [(card["type"], card.get("metricKey")) for card in state["compareRunCharts"]] == [
+        ("BAR", "max_at_16"),
+        ("BAR", "max_at_1"),
+        ("SCATTER", None),
+        ("LINE", "mean/max_at_k"),
+        ("LINE", "pocket-contests/max_at_k"),
+        ("LINE", "pocket-short/max_at_k"),
+    ]
+    training = json.loads(json.loads(tags["mlflow.sharedViewState.maxk-training"])["state"])
+    assert [card["metricKey"] for card in training["compareRunCharts"]][:3] == ["reward", "kl", "entropy"]
+    for view in (state, training):
+        ids = [card["uuid"] for card in view["compareRunCharts"]]
+        assert len(set(ids)) == len(ids)
+        sections = {section["uuid"] for section in view["compareRunSections"]}
+        assert {card["metricSectionId"] for card in view["compareRunCharts"]} == sections
 
 
 @pytest.mark.parametrize("base", ["http://127.0.0.1:5000", "https://host/mlflow/"])
-def test_the_link_opens_the_charts_of_the_scores(base: str, seconds: Config) -> None:
-    place, _, query = ui.link(base, "3", seconds).partition("?")
-    assert place == f"{base.rstrip('/')}/#/experiments/3/runs"
-    assert "+" not in query  # MLflow reads %20 as a space, within the page's own address
-    options = dict(parse_qsl(query))
-    assert options["searchFilter"] == "tags.`maxk.stage` = 'score'"
-    assert (options["orderByKey"], options["orderByAsc"]) == ("metrics.`max_at_16`", "false")
+def test_the_link_names_the_view(base: str) -> None:
+    assert page.link(base, "3").startswith(f"{base.rstrip('/')}/#/experiments/3/runs?viewStateShareKey=maxk-scores&")

@@ -23,7 +23,7 @@ from maxk.errors import UserError, missing_extra, resource_error
 # By what a user wants, in the order of `maxk --help`.
 GROUPS = {
     "before a run": ("doctor", "plan"),
-    "after a run": ("show", "ui", "inspect", "power", "push"),
+    "after a run": ("show", "ui", "inspect", "power", "push", "clean"),
     "evaluate a model": ("evaluate",),
     "without the pipeline": ("grade", "compare", "select"),
     "stages of the pipeline (run by Snakemake)": (

@@ -21,10 +21,10 @@ def inputs(made: Experiment) -> figures.Inputs:
     return figures.inputs(load(made.config), made.config)
 
 
-def write(made: Experiment, names: Iterable[str] = figures.FIGURES) -> dict[str, list[str]]:
-    """Paths of the files of each figure."""
-    given = inputs(made)
-    return {name: figures.write(figures.get(name), given) for name in names}
+def write(made: Experiment, names: Iterable[str] | None = None) -> dict[str, list[str]]:
+    """Paths of the files of each figure, by default of all figures of the experiment."""
+    given, declared = inputs(made), figures.figures(made.config)
+    return {name: figures.write(declared[name], given) for name in names or declared}
 
 
 def write_metrics(made: Experiment, objective: str = "grpo", lines: int = 30) -> None:
@@ -36,12 +36,11 @@ def write_metrics(made: Experiment, objective: str = "grpo", lines: int = 30) ->
 
 
 @pytest.mark.parametrize("names", [["differences"], pytest.param(list(figures.FIGURES), marks=pytest.mark.slow)])
-def test_figures_are_written_with_a_page_and_are_reproducible(small: Experiment, names: list[str]) -> None:
+def test_figures_are_reproducible(small: Experiment, names: list[str]) -> None:
     write_metrics(small)
     written = write(small, names)
     for name, paths in written.items():
-        assert paths == [f"results/{name}.png", f"results/{name}.pdf", f"results/report/{name}.html"]
-        assert figures.get(name).title in Path(paths[-1]).read_text()
+        assert paths == [f"results/{name}.png", f"results/{name}.pdf"]
     before = {path: files.digest(path) for paths in written.values() for path in paths}
     write(small, names)
     assert before == {path: files.digest(path) for path in before}
@@ -86,17 +85,71 @@ def test_with_only_a_base_model_every_figure_is_drawn(
         assert not ink[:, [0, -1]].any(), f"{name} is clipped"
 
 
+def test_figures_about_training_are_those_of_experiments_that_train(experiment: Callable[..., Experiment]) -> None:
+    untrained = experiment(objectives={}).config
+    assert list(figures.figures(untrained)) == ["max_at_k", "max_at_k_grid", "figure1", "figure2"]
+    assert list(figures.figures(experiment().config)) == list(figures.FIGURES)
+    with pytest.raises(UserError, match=r"no figure 'training'; this experiment has max_at_k, max_at_k_grid, figure1"):
+        figures.get(untrained, "training")
+
+
 def test_without_training_logs_a_message_says_why(experiment: Callable[..., Experiment]) -> None:
-    said = [text.get_text() for text in drawn(experiment(objectives={}), "training").texts]
-    assert said == ["No policy is trained. (reward, kl, entropy)"]
     said = [text.get_text() for text in drawn(experiment(), "ratios").texts]
-    assert said[0].startswith("No training log has these metrics. (ratio_q99")
+    assert said[0].startswith("No training log has these metrics: ratio_q99")
+
+
+def panels(figure: object) -> dict[str, list[tuple[object, list[float]]]]:
+    """By panel, colour and values of every line that is drawn as a curve or a dot."""
+    return {
+        " ".join(ax.get_title(loc="left").split()): [
+            (line.get_color(), list(map(float, line.get_ydata())))
+            for line in ax.lines
+            if line.get_marker() not in ("", "None")
+        ]
+        for ax in figure.axes
+    }
+
+
+def test_curves_are_shown_beside_their_differences_to_the_base_model_and_to_grpo(small: Experiment) -> None:
+    """Rewards are constant within a problem, so every max@k is the mean of the eight rewards in conftest.py."""
+    with style.applied():
+        found = panels(figures.FIGURES["max_at_k"].draw(inputs(small)))
+    base, grpo, bon = (0.5 + 0.0625) / 2, (0.625 + 0.125) / 2, (0.875 + 0.125) / 2
+    expected = {
+        "max@k": {"base": base, "grpo": grpo, "bon_mean": bon},
+        "max@k − Base model": {"grpo": grpo - base, "bon_mean": bon - base},
+        "max@k − GRPO": {"bon_mean": bon - grpo},
+    }
+    colours = {policy: look.colour for policy, look in style.looks(small.config).items()}
+    assert list(found) == list(expected)
+    for panel, values in expected.items():
+        drawn = dict(found[panel])
+        assert drawn.keys() == {colours[policy] for policy in values}
+        for policy, value in values.items():
+            assert drawn[colours[policy]] == pytest.approx([value] * 3), (panel, policy)
+
+
+def test_a_dot_is_filled_where_the_interval_excludes_zero(experiment: Callable[..., Experiment]) -> None:
+    rewards = [0.2, 0.3, 0.4, 0.5]
+    made = experiment().score_all(
+        {
+            "base": {"easy": rewards, "hard": rewards},
+            "grpo/seed0": {"easy": [0.9, 0.0, 0.6, 0.3], "hard": [0.1, 0.6, 0.2, 0.6]},
+            "bon_mean/seed0": {"easy": [one + 0.3 for one in rewards], "hard": [one + 0.3 for one in rewards]},
+        }
+    )
+    with style.applied():
+        [first, *_] = figures.FIGURES["differences"].draw(inputs(made)).axes
+        fills = {line.get_color(): line.get_markerfacecolor() for line in first.lines if line.get_marker() == "o"}
+    looks = style.looks(made.config)
+    assert fills[looks["bon_mean"].colour] == looks["bon_mean"].colour
+    assert fills[looks["grpo"].colour] == "white"
 
 
 def drawn(made: Experiment, name: str) -> object:
     made.score_all({"base": {"easy": [0.0, 0.5], "hard": [0.5, 1.0]}})
     with style.applied():
-        return figures.get(name).draw(inputs(made))
+        return figures.FIGURES[name].draw(inputs(made))
 
 
 def test_without_entropies_figure_2_is_a_message(experiment: Callable[..., Experiment]) -> None:
@@ -118,9 +171,9 @@ def test_without_statistics_the_command_that_makes_them_is_named(small: Experime
         figures.inputs(load(small.config), small.config)
 
 
-def test_an_unknown_figure_is_one_line() -> None:
-    with pytest.raises(UserError, match=r"no figure 'figure9'; there are figure1, max_at_k"):
-        figures.get("figure9")
+def test_an_unknown_figure_is_one_line(small: Experiment) -> None:
+    with pytest.raises(UserError, match=r"no figure 'figure9'; this experiment has max_at_k, differences"):
+        figures.get(small.config, "figure9")
 
 
 # ------------------------------------------------------------------------------------------------------- training logs

@@ -1,4 +1,4 @@
-"""The summary says what its rule finds in the paired tests, and the run's page what the run was."""
+"""The summary says what its rule finds in the paired tests."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 from made_up import Experiment, write_statistics
 
-from maxk.artifacts import files
-from maxk.artifacts.records import Policy
 from maxk.errors import UserError
-from maxk.reporting import pages, summary
+from maxk.reporting import summary
 from maxk.reporting.load import load
 
 
@@ -69,27 +67,13 @@ def test_without_statistics_the_command_that_makes_them_is_named(small: Experime
         summary.write(load(small.config), small.config)
 
 
-def test_the_run_s_page_holds_configuration_funnels_versions_and_times(small: Experiment) -> None:
-    layout = small.config.layout
-    write_statistics(small)
-    files.write_json(layout.funnel("easy"), {"drawn": 9, "test": 4})
-    for policy, torch in (("base", "2.1"), ("grpo/seed0", "2.2")):
-        files.write_policy(layout.policy(policy), Policy(policy, policy, "m", None, {}, {"torch": torch}))
-    for name, seconds in (("a", "2.0\t1.5"), ("b", "3.0\tNA")):
-        files.write_text(layout.benchmark("train", name), f"s\tcpu_time\n{seconds}\n")
-    *_, path = summary.write(load(small.config), small.config)
-    page = Path(path).read_text()
-    assert "easy: drawn 9 → test 4" in page
-    assert "torch 2.1 and 2.2" in page
-    assert re.search(r"<td[^>]*>train</td>\s*<td[^>]*>2</td>\s*<td[^>]*>5</td>\s*<td[^>]*>2</td>", page)
-    assert "headline_k: 128" in page
-    assert "Sandbox: landlock" in page
-
-
-def test_pages_stand_alone_and_show_markdown_as_meant() -> None:
-    page = pages.to_html("x<y", "**A title**\n\n| a | b |\n| :--- | ---: |\n| <u>1</u> | **2\\*** |\n")
-    assert "<title>x&lt;y</title>" in page
-    assert "<h1>A title</h1>" in page
-    assert "<u>1</u>" in page
-    assert "<strong>2*</strong>" in page
-    assert "http" not in page
+def test_a_base_model_alone_is_shown_by_dataset(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(objectives={}).score_all({"base": {"easy": [0.0, 1.0], "hard": [1.0, 1.0]}})
+    write_statistics(made)
+    text = text_of(made)
+    assert "| Dataset | max@1 | pass@1 | max@128 | pass@128 |" in text
+    assert "| hard | 1.000 [1.000, 1.000] | 1.000 [1.000, 1.000] |" in text
+    assert "| easy | 0.500 [0.000, 1.000] |" in text
+    assert "| mean | 0.750 [" in text
+    assert "Findings" not in text
+    assert "seed" not in text

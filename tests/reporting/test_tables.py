@@ -14,7 +14,7 @@ from made_up import DATASET, Experiment
 
 from maxk.artifacts import files
 from maxk.errors import UserError
-from maxk.reporting import estimates, rendering, tables, terminal
+from maxk.reporting import estimates, markdown, rendering, tables, terminal
 from maxk.reporting.load import load
 from maxk.stages import show
 from maxk.stages import table as stage
@@ -268,7 +268,7 @@ def test_labels_are_escaped(experiment: Callable[..., Experiment]) -> None:
 
 def test_the_files_are_the_same_bytes_every_time(small: Experiment) -> None:
     paths = write(small, "table2")
-    assert paths == [*(f"results/table2.{suffix}" for suffix in ("csv", "md", "tex")), "results/report/table2.html"]
+    assert paths == [f"results/table2.{suffix}" for suffix in ("csv", "md", "tex")]
     digests = [files.digest(path) for path in paths]
     assert digests == [files.digest(path) for path in write(small, "table2")]
 
@@ -284,6 +284,29 @@ def test_show_prints_numbers_and_marks(small: Experiment, monkeypatch: pytest.Mo
     assert "\x1b[4m0.625\x1b[0m" in printed.getvalue()  # underlined
     with pytest.raises(UserError, match=r"results/table7.md: no such file; run `maxk table table7`"):
         terminal.show("results/table7.md")
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_table_is_folded_to_the_width_and_never_cut(
+    width: int, monkeypatch: pytest.MonkeyPatch, experiment: Callable[..., Experiment]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    header = ["Method", *(f"dataset-{i}" for i in range(8))]
+    rows = [["**A \\| B**", *(f"<u>0.{i}{i}{i}</u>" for i in range(8))], ["C", *(f"0.{i}5{i}" for i in range(8))]]
+    lines = [*markdown.head(header), *map(markdown.row, rows)]
+    printed = io.StringIO()
+    terminal.write("\n".join(["**Title**", "", *lines, "", "A note."]), file=printed)
+    said = printed.getvalue()
+    assert all(len(line.rstrip()) <= width for line in said.splitlines())
+    assert "…" not in said
+    for word in (*header, *(f"0.{i}{i}{i}" for i in range(8)), *(f"0.{i}5{i}" for i in range(8)), "Title", "A note."):
+        assert word in said
+    assert said.count("A | B") == said.count("Method") == (1 if width == 200 else said.count("C  "))
+
+
+def test_without_a_trained_policy_no_table_compares_any(experiment: Callable[..., Experiment]) -> None:
+    untrained, trained = experiment(objectives={}).config, experiment().config
+    assert {"table1", "table4"} == set(tables.tables(trained)) - set(tables.tables(untrained))
 
 
 def test_show_without_a_name_lists_the_tables(small: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
@@ -303,7 +326,7 @@ def test_the_command_writes_what_is_named_or_nothing(small: Experiment) -> None:
     assert not list(Path("results").glob("table*"))
     run("all")
     for table in tables.tables(small.config).values():
-        for path in (*table.paths(small.config), small.config.layout.page(table.name)):
+        for path in table.paths(small.config):
             assert Path(path).stat().st_size, path
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from shlex import quote
 from subprocess import CalledProcessError
 
-# Jobs run the source code beside this Snakefile, also in a job's own environment where maxk is not installed. (A
-# Snakefile fetched from a repository has no source beside it: then the installed maxk runs.)
+# The source beside this Snakefile. (A Snakefile fetched from a repository has none: then the installed maxk runs.)
 SOURCE = Path(str(workflow.current_basedir)).parent.parent / "src"
 sys.path.insert(0, str(SOURCE))
 from maxk import config as configuration
@@ -54,21 +53,11 @@ with user_errors():
 OUT = CONFIG.layout
 RUN_LOCK = []  # open handle of the lock that this run holds until it ends (setup.smk)
 
-# The prefix of every job's shell command replaces Snakemake's own, so it repeats the strict mode, in which
-# `maxk … | tee log` fails if maxk fails.
-STRICT = (
-    f"set -euo pipefail; export PYTHONPATH={quote(str(SOURCE))}"
-    "${{PYTHONPATH:+:$PYTHONPATH}}"
+# Every job's shell reads this file first. It is sourced, so that an error shows the command and not a page of shell.
+JOB = SOURCE.parent / "workflow" / "job.sh"
+shell.prefix(
+    f". {quote(str(JOB) if JOB.exists() else workflow.source_path('../job.sh'))}; "
 )
-# A cluster sends SIGTERM to every process of a job. The shell and `tee` ignore it, so that maxk can write its last lines
-# and its checkpoint.
-IGNORE_SIGTERM = "trap '' TERM"
-KILLED = (
-    "killed (SIGKILL), most likely because memory ran out (dmesg or the batch system says so): raise the mem_mb of the "
-    "job, lower training.per_device_batch_size, sampling.batch_tokens or verification.workers, or run fewer at once"
-)
-EXPLAIN_KILL = f"trap {quote(f'[ $? != 137 ] || echo {quote(KILLED)} >&2')} EXIT"
-shell.prefix(f"{STRICT}; {IGNORE_SIGTERM}; {EXPLAIN_KILL}; ")
 
 SHARDS = range(CONFIG.sampling.shards)
 TABLES = tables.tables(CONFIG)
@@ -121,21 +110,3 @@ def settings(stage, *names):
     return lambda wildcards: canonical(
         CONFIG.settings(stage, **{name: wildcards[name] for name in names})
     )
-
-
-def shown(path, category, **labels):
-    """Marks a file for the report."""
-    return report(path, category=category, labels=labels)
-
-
-def shown_table(table, path, form):
-    """A file of a table. Labels are sorted as text, so numbers are padded; HTML shows two spaces as one."""
-    number = table.name.removeprefix("table")
-    name = f"Table {number:>2}" if number.isdigit() else table.name
-    return shown(path, "2 Tables", table=name, shows=table.title, form=form)
-
-
-def shown_experiment(path, form):
-    """Marks a file of an experiment for the report."""
-    labels = {"experiment": "{experiment}", "as": form}
-    return shown(path, "4 Experiments", **labels)

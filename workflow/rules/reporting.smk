@@ -1,14 +1,10 @@
 """Tables, figures, summary and report, from the scores of all policies.
 
 Writes results/table*.{csv,md,tex}, results/statistics.csv, results/paired_tests.csv, results/comparison.{csv,md},
-results/diversity.{csv,md}, results/*.{png,pdf}, results/summary.md and results/report.html. One job makes all tables, and one all figures, because
-reading scores takes most of the time. `maxk.reporting.tables` and `.figures` declare names, titles and captions.
+results/diversity.{csv,md}, results/*.{png,pdf}, results/summary.md and results/report.html. One job makes all tables,
+and one all figures, because reading scores takes most of the time. `maxk.reporting.tables` and `.figures` declare
+names, titles and captions.
 """
-
-
-localrules:
-    report,
-
 
 SCORES = CONFIG.scores(CONFIG.policies)
 
@@ -18,12 +14,7 @@ rule table:
     input:
         scores=SCORES,
     output:
-        [
-            shown_table(table, table.paths(CONFIG)[0], "spreadsheet")
-            for table in TABLES.values()
-        ],
-        [shown_table(table, OUT.page(name), "page") for name, table in TABLES.items()],
-        [path for table in TABLES.values() for path in table.paths(CONFIG)[1:]],
+        [path for table in TABLES.values() for path in table.paths(CONFIG)],
     log:
         OUT.log("table"),
     benchmark:
@@ -56,12 +47,8 @@ rule figure:
     output:
         [
             OUT.figure(name, suffix)
-            for name in figures.FIGURES
+            for name in figures.figures(CONFIG)
             for suffix in figures.SUFFIXES
-        ],
-        [
-            shown(OUT.page(name), "3 Figures", figure=name, shows=one.title)
-            for name, one in figures.FIGURES.items()
         ],
     log:
         OUT.log("figure"),
@@ -84,16 +71,13 @@ rule figure:
 
 
 rule summary:
-    """Write the summary, and a page on the run: configuration, versions, funnels, run times."""
+    """Write the summary."""
     input:
         scores=SCORES,
         statistics=OUT.table("statistics"),
         tests=OUT.table("paired_tests"),
-        funnels=[OUT.funnel(dataset) for dataset in CONFIG.evaluated],
     output:
         OUT.summary,
-        shown(OUT.page("summary"), "1 Summary", page="Summary"),
-        shown(OUT.page("run"), "1 Summary", page="The run"),
     log:
         OUT.log("summary"),
     benchmark:
@@ -106,7 +90,7 @@ rule summary:
         runtime=30,
     params:
         config=OUT.config,
-        settings=lambda wildcards: canonical(CONFIG.model_dump(mode="json")),
+        settings=settings("report"),
         source=environment.source("reporting", "estimators", "statistics"),
     message:
         "Write the summary"
@@ -115,11 +99,12 @@ rule summary:
 
 
 rule report:
-    """Write one HTML file with all results, and with the experiments that were run."""
+    """Write one HTML page of all results, with the experiments that were run."""
     input:
         rules.table.output,
         rules.figure.output,
         rules.summary.output,
+        funnels=[OUT.funnel(dataset) for dataset in CONFIG.evaluated],
     output:
         OUT.report,
     log:
@@ -134,7 +119,8 @@ rule report:
         runtime=30,
     params:
         config=OUT.config,
-        snakefile=workflow.main_snakefile,
+        settings=lambda wildcards: canonical(CONFIG.model_dump(mode="json")),
+        source=environment.source("reporting"),
         experiments=[
             path
             for path in (OUT.experiment(name, "csv") for name in CONFIG.experiments)
@@ -143,4 +129,4 @@ rule report:
     message:
         "Write the report"
     shell:
-        "python -m maxk report --snakefile {params.snakefile:q} --config {params.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk report --config {params.config:q} 2>&1 | tee {log:q}"

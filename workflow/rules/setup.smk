@@ -23,7 +23,7 @@ onsuccess:
 
 onerror:
     shell("python -m maxk finalize --failed --config {OUT.config:q}")
-    print(exit_report.FAILURE, file=sys.stderr)
+    exit_report.failure(log)
 
 
 rule prepare:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import subprocess
 import warnings
 from functools import cache
 from importlib import metadata
@@ -29,6 +30,16 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def revision() -> str | None:
+    """The git commit of the working directory; ends in `-dirty` if files were changed. None outside a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # no git
+        return None
+    return done.stdout.strip() or None
 
 
 @cache

@@ -100,13 +100,9 @@ class Layout:
         """A figure, as png or pdf."""
         return f"{self.root}/{name}.{suffix}"
 
-    def page(self, name: str) -> str:
-        """A page of the report, as HTML."""
-        return f"{self.root}/report/{name}.html"
-
     @property
     def report(self) -> str:
-        """The whole run as one HTML file."""
+        """The whole run as one HTML page that needs no network."""
         return f"{self.root}/report.html"
 
     @property

@@ -33,7 +33,6 @@ RESERVED = (
     "logs",
     "mlartifacts",
     "policies",
-    "report",
     "samples",
     "scores",
     "verdicts",

@@ -1,37 +1,44 @@
-"""What a run of the pipeline prints last: its headline result and what to open, or how to go on after a failure.
+"""What a run of the pipeline prints last: its result and what to open, or why it failed and how to go on.
 
 The Snakefile calls it when a run ends (`onsuccess` and `onerror` in workflow/rules/setup.smk). Snakemake itself names
-the jobs that failed and prints their logs (`show-failed-logs`).
+the jobs that failed and prints their logs.
 """
 
 from __future__ import annotations
 
-import csv
+import re
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from maxk.config import Config
-from maxk.reporting import terminal
+from maxk.reporting import headline, terminal
 
-FAILURE = "maxk: failed; see the logs above. Finished work is kept: fix the cause and run the same command again"
+_JOB_LOG = re.compile(r"^ +log: (.+?) \(check log file", re.MULTILINE)
+KEPT = "Finished work is kept: fix the cause and run the same command again."
 
 
 def success(config: Config) -> None:
-    """Prints to stderr the headline table and one sentence on it, if the table exists, and what to open."""
-    layout = config.layout
-    if Path(layout.table("table2")).exists():
-        terminal.show(layout.table("table2", "md"), notes=False, file=sys.stderr)
-        print(headline(config), file=sys.stderr)
-    opened = layout.report if Path(layout.report).exists() else f"{layout.root}/"
+    """Prints to stderr the headline table and one sentence on it, if there are scores, and what to open."""
+    if (found := headline.read(config)) is not None:
+        terminal.write(headline.table(found), file=sys.stderr)
+        print(headline.sentence(found, config), file=sys.stderr)
+    opened = config.layout.report if Path(config.layout.report).exists() else f"{config.layout.root}/"
     print(f"maxk: done; open {opened}", file=sys.stderr)
 
 
-def headline(config: Config) -> str:
-    """One sentence: which policy has the highest mean max@k in table 2, beside the base model."""
-    with Path(config.layout.table("table2")).open(newline="", encoding="utf-8") as handle:
-        means = {row["label"]: float(row["mean"]) for row in csv.DictReader(handle) if row["mean"]}
-    what = f"max@{config.report.headline_k}, mean over datasets"
-    base, best = config.label("base"), max(means, key=lambda label: means[label])
-    if best == base:
-        return f"{what}: {base}, {means[base]:.3f}, is the best policy."
-    return f"{what}: {best}, {means[best]:.3f}, is the best policy; {base}: {means[base]:.3f}."
+def failure(logs: Sequence[str]) -> None:
+    """Prints to stderr the last line of the log of every failed job, and how to go on; `logs` are Snakemake's own."""
+    reasons = [reason for path in logs for reason in _reasons(Path(path))] or ["see above"]
+    print(*(f"maxk: failed: {reason}" for reason in reasons), f"maxk: {KEPT}", sep="\n", file=sys.stderr)
+
+
+def _reasons(log: Path) -> Iterator[str]:
+    """The last line of every failed job's log, with the log's path."""
+    for path in dict.fromkeys(_JOB_LOG.findall(_text(log))):
+        if lines := [line for line in _text(Path(path)).splitlines() if line.strip()]:
+            yield f"{lines[-1]} ({path})"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""

@@ -33,9 +33,9 @@ from matplotlib.figure import Figure
 from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Experiment
-from maxk.reporting import MEAN, estimates, markdown, pages, style, training_log
+from maxk.reporting import MEAN, estimates, markdown, style, training_log
 from maxk.reporting.load import Scores, load
-from maxk.reporting.rendering import captioned, to_csv
+from maxk.reporting.rendering import to_csv
 from maxk.statistics import Floats
 
 CAPTION = (
@@ -59,12 +59,11 @@ def write(name: str, config: Config) -> list[str]:
     findings = collect(name, config)
     paths = [config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png", "pdf")]
     frame = table(findings)
-    text = to_markdown(findings, frame)
     files.write_text(paths[0], to_csv(frame))
-    files.write_text(paths[1], text)
+    files.write_text(paths[1], to_markdown(findings, frame))
     with style.applied():
         style.save(draw(findings, style.looks(config)), paths[2:])
-    return [*paths, pages.write(config, f"experiments/{name}", captioned(text, CAPTION))]
+    return paths
 
 
 # ------------------------------------------------------------------------------------------------------ collect

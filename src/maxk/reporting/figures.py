@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import matplotlib.figure
     import pandas as pd
     import seaborn as sns
+    from matplotlib.axes import Axes
 
     from maxk.reporting.load import Scores
     from maxk.reporting.style import Look
@@ -53,25 +54,34 @@ class Figure:
     title: str
     caption: str
     draw: Callable[[Inputs], matplotlib.figure.Figure]
+    trained: bool  # only of experiments that train policies
 
 
 FIGURES: dict[str, Figure] = {}
 
 
-def figure(title: str, caption: str) -> Callable[[Callable[[Inputs], matplotlib.figure.Figure]], None]:
+def figure(
+    title: str, caption: str, trained: bool = False
+) -> Callable[[Callable[[Inputs], matplotlib.figure.Figure]], None]:
     """Declares the function's figure under the function's name."""
 
     def declare(draw: Callable[[Inputs], matplotlib.figure.Figure]) -> None:
-        FIGURES[draw.__name__] = Figure(draw.__name__, title, caption, draw)
+        FIGURES[draw.__name__] = Figure(draw.__name__, title, caption, draw, trained)
 
     return declare
 
 
-def get(name: str) -> Figure:
-    """A figure by its name. Raises UserError if there is none."""
-    if name not in FIGURES:
-        raise UserError(f"no figure {name!r}; there are {', '.join(FIGURES)}")
-    return FIGURES[name]
+def figures(config: Config) -> dict[str, Figure]:
+    """All figures of an experiment by name, in order."""
+    return {name: one for name, one in FIGURES.items() if config.objectives or not one.trained}
+
+
+def get(config: Config, name: str) -> Figure:
+    """A figure by its name. Raises UserError if the experiment has no such figure."""
+    known = figures(config)
+    if name not in known:
+        raise UserError(f"no figure {name!r}; this experiment has {', '.join(known)}")
+    return known[name]
 
 
 def inputs(scores: Scores, config: Config) -> Inputs:
@@ -82,69 +92,111 @@ def inputs(scores: Scores, config: Config) -> Inputs:
 
 
 def write(declared: Figure, given: Inputs) -> list[str]:
-    """Draws a figure and writes its files and its page of the report; returns their paths."""
-    from base64 import b64encode
-    from pathlib import Path
-
-    from maxk.reporting import pages, style
+    """Draws a figure and writes its files; returns their paths."""
+    from maxk.reporting import style
 
     paths = [given.config.layout.figure(declared.name, suffix) for suffix in SUFFIXES]
     with style.applied():
         style.save(declared.draw(given), paths)
-    image = f"![{declared.title}](data:image/png;base64,{b64encode(Path(paths[0]).read_bytes()).decode()})"
-    text = f"**{declared.title}**\n\n{image}\n\n{declared.caption}\n"
-    return [*paths, pages.write(given.config, declared.name, text)]
+    return paths
 
 
 # ----------------------------------------------------------------------------------------------------------- against k
 @figure(
-    "pass@k of the base model and of GRPO",
-    "The paper's Figure 1: pass@k of the base model and of GRPO against k. Where the lines cross, GRPO has narrowed "
-    "what the model can find with enough samples. " + BANDS,
-)
-def figure1(given: Inputs) -> matplotlib.figure.Figure:
-    from maxk.reporting import estimates, style
-
-    means = given.means[given.means.policy.isin([BASE, estimates.roles(given.config).grpo])]
-    data, titles = _in_places(given, means.query("metric == 'pass'"), "dataset")
-    columns = min(len(titles), 3)
-    grid = style.curves(
-        data,
-        given.looks,
-        "k",
-        col="dataset",
-        col_order=titles,
-        col_wrap=columns,
-        height=2.1,
-        aspect=WIDTH / columns / 2.4,
-    )
-    return _against_k(given, grid, "pass@k", data)
-
-
-@figure(
     "max@k of all policies",
-    "Left: max@k against k, mean over datasets. Right: what training changed, the difference to the base model on the "
-    "same problems. Intervals are left out, since those of several policies overlap: see `differences` and "
-    "`max_at_k_grid`.",
+    "max@k against k, mean over datasets. With trained policies, their differences to the base model and to GRPO on "
+    "the same problems; where a line crosses zero, the order of the two changes. The intervals of several policies "
+    "would overlap: see `differences` and `max_at_k_grid`, and for the crossing k of every dataset the table "
+    "`diversity`.",
 )
 def max_at_k(given: Inputs) -> matplotlib.figure.Figure:
     import pandas as pd
 
     from maxk.reporting import style
 
-    changes = given.differences.query("comparison == 'vs base'").rename(columns={"difference": "mean"})
-    parts = [given.means.assign(panel="max@k"), changes.assign(panel="max@k − base model")]
-    shown = [part.query("metric == 'max' and dataset == @MEAN") for part in parts]
-    data = pd.concat([part for part in shown if len(part)] or shown[:1], ignore_index=True)
+    if not given.config.objectives:
+        return _base_against_k(given)
+    panels = {f"vs {one}": f"max@k − {given.scores.labels[one]}" for one in _references(given)}
+    changes = given.differences[given.differences.comparison.isin(panels)].rename(columns={"difference": "mean"})
+    data = pd.concat([given.means.assign(panel="max@k"), changes.assign(panel=changes.comparison.map(panels))])
+    data = data.query("metric == 'max' and dataset == @MEAN").reset_index(drop=True)
     if data.empty:
         return style.message("No policy has scores on every dataset.")
+    shown = [panel for panel in ("max@k", *panels.values()) if panel in set(data.panel)]
     grid = style.curves(
-        data, given.looks, "k", bands=False, col="panel", height=3.4, aspect=0.9, facet_kws={"sharey": False}
+        data, given.looks, "k", bands=False, col="panel", col_order=shown, height=3.0, facet_kws={"sharey": False}
     )
     for ax in list(grid.axes.flat)[1:]:
         ax.axhline(0, color=style.BASE_COLOUR, linewidth=0.8)
     grid.figure.suptitle(_title(given, MEAN), fontsize=8.5)
     return _against_k(given, grid, "", data)
+
+
+def _base_against_k(given: Inputs) -> matplotlib.figure.Figure:
+    """max@k and pass@k of the base model, where nothing is trained: the mean over datasets with its interval."""
+    from maxk.reporting import style
+
+    data = given.means[given.means.dataset == MEAN]
+    data = data.assign(panel=data.metric + "@k")
+    if data.empty:
+        return style.message("The base model lacks scores on a dataset.")
+    grid = style.curves(data, given.looks, "k", col="panel", height=3.0)
+    grid.figure.suptitle(_title(given, MEAN), fontsize=8.5)
+    return _against_k(given, grid, "", data)
+
+
+def _references(given: Inputs) -> list[str]:
+    """What policies are compared with: the base model, and GRPO if it is trained."""
+    from maxk.reporting import estimates
+
+    return [BASE, *filter(None, [estimates.roles(given.config).grpo])]
+
+
+@figure(
+    "Differences to the base model and to GRPO, with intervals",
+    "What training changed: differences of max@1, and of max@k at the k of table 2, to the base model and to GRPO, on "
+    "the same problems, mean over datasets. Lines are intervals over problems, and over training seeds if there are "
+    "several (paired_tests.csv); filled dots: the interval excludes zero. With one seed they are about these trained "
+    "policies, not about methods.",
+    trained=True,
+)
+def differences(given: Inputs) -> matplotlib.figure.Figure:
+    import matplotlib.pyplot as plt
+
+    from maxk.reporting import markdown, style
+
+    ks = dict.fromkeys((1, given.config.report.headline_k))
+    panels = [(f"vs {one}", k) for k in ks for one in _references(given)]
+    data = given.differences.query("metric == 'max' and dataset == @MEAN")
+    data = data[[panel in panels for panel in zip(data.comparison, data.k, strict=True)]]
+    if data.empty:
+        return style.message("No trained policy has scores on every dataset.")
+    policies = list(dict.fromkeys(data.policy))
+    size = (WIDTH, 0.22 * len(policies) + 1.0)
+    drawn, axes = plt.subplots(1, len(panels), figsize=size, sharey=True, squeeze=False, layout="constrained")
+    for ax, (comparison, k) in zip(axes[0], panels, strict=True):
+        part = data[(data.comparison == comparison) & (data.k == k)].set_index("policy")
+        _draw_intervals(ax, part, policies, given.looks)
+        ax.set_title(f"max@{k} −\n{given.scores.labels[comparison.removeprefix('vs ')]}", fontsize=8)
+    axes[0, 0].set_yticks(range(len(policies)), [given.scores.labels[policy] for policy in policies])
+    axes[0, 0].invert_yaxis()
+    notes = [f"{_title(given, MEAN).capitalize()}.", *markdown.seed_notes(len(given.scores.seeds))]
+    drawn.supxlabel(" ".join(notes), fontsize=7)
+    return drawn
+
+
+def _draw_intervals(ax: Axes, data: pd.DataFrame, policies: list[str], looks: Mapping[str, Look]) -> None:
+    """One difference with its interval per policy; its dot is filled if the interval excludes zero."""
+    from maxk.reporting import style
+
+    ax.axvline(0, color=style.BASE_COLOUR, linewidth=0.8)
+    ax.locator_params(axis="x", nbins=4)
+    for place, policy in enumerate(policies):
+        if policy in data.index:
+            row, look = data.loc[policy], looks[policy]
+            fill = look.colour if row.low > 0 or row.high < 0 else "white"
+            ax.plot([row.low, row.high], [place, place], color=look.colour)
+            ax.plot(row.difference, place, look.marker, color=look.colour, markerfacecolor=fill, markeredgewidth=1.0)
 
 
 @figure(
@@ -180,34 +232,27 @@ def max_at_k_grid(given: Inputs) -> matplotlib.figure.Figure:
 
 
 @figure(
-    "Differences to the base model with intervals",
-    "What training changed of max@1 and of max@headline_k: the difference to the base model on the same problems, mean "
-    "over datasets. Lines are intervals over problems, and over training seeds if there are several "
-    "(paired_tests.csv). With one seed they are about these trained policies, not about methods.",
+    "pass@k of the base model and of GRPO",
+    "The paper's Figure 1: pass@k of the base model and of GRPO against k. Where the lines cross, GRPO has narrowed "
+    "what the model can find with enough samples. " + BANDS,
 )
-def differences(given: Inputs) -> matplotlib.figure.Figure:
-    import matplotlib.pyplot as plt
+def figure1(given: Inputs) -> matplotlib.figure.Figure:
+    from maxk.reporting import estimates, style
 
-    from maxk.reporting import markdown, style
-
-    ks = (1, given.config.report.headline_k)
-    data = given.differences.query("comparison == 'vs base' and metric == 'max' and dataset == @MEAN and k in @ks")
-    if data.empty:
-        return style.message("No trained policy has scores on every dataset.")
-    policies = list(dict.fromkeys(data.policy))
-    drawn, axes = plt.subplots(1, 2, figsize=(WIDTH, 0.24 * len(policies) + 0.9), sharey=True, layout="constrained")
-    for ax, k in zip(axes, ks, strict=True):
-        for place, (_, row) in enumerate(data[data.k == k].iterrows()):
-            look = given.looks[row.policy]
-            ax.plot([row.low, row.high], [place, place], color=look.colour)
-            ax.plot(row.difference, place, color=look.colour, marker=look.marker)
-        ax.axvline(0, color=style.BASE_COLOUR, linewidth=0.8)
-        ax.set(title=f"max@{k} − base model, {_title(given, MEAN)}")
-    axes[0].set_yticks(range(len(policies)), [given.scores.labels[policy] for policy in policies])
-    axes[0].invert_yaxis()
-    for note in markdown.seed_notes(len(given.scores.seeds)):
-        drawn.supxlabel(note, fontsize=7)
-    return drawn
+    means = given.means[given.means.policy.isin([BASE, estimates.roles(given.config).grpo])]
+    data, titles = _in_places(given, means.query("metric == 'pass'"), "dataset")
+    columns = min(len(titles), 3)
+    grid = style.curves(
+        data,
+        given.looks,
+        "k",
+        col="dataset",
+        col_order=titles,
+        col_wrap=columns,
+        height=2.1,
+        aspect=WIDTH / columns / 2.4,
+    )
+    return _against_k(given, grid, "pass@k", data)
 
 
 def _in_places(given: Inputs, frame: pd.DataFrame, column: str) -> tuple[pd.DataFrame, list[str]]:
@@ -289,6 +334,7 @@ _OVER_TRAINING = (
 @figure(
     "Reward, KL and entropy during training",
     "Mean reward of the training groups, KL to the base model and token entropy during training. " + _OVER_TRAINING,
+    trained=True,
 )
 def training(given: Inputs) -> matplotlib.figure.Figure:
     titles = {"reward": "mean reward", "kl": "KL to the base model", "entropy": "token entropy (nats)"}
@@ -300,6 +346,7 @@ def training(given: Inputs) -> matplotlib.figure.Figure:
     "How far samples are from the policy that is updated, in off-policy steps: the spread of the ratios of whole "
     "completions, the effective fraction of samples, how often ratios are clipped, and the error of first-order "
     "weights against the exact ones. " + _OVER_TRAINING,
+    trained=True,
 )
 def ratios(given: Inputs) -> matplotlib.figure.Figure:
     titles = {
@@ -317,8 +364,7 @@ def _during_training(given: Inputs, titles: Mapping[str, str]) -> matplotlib.fig
 
     data = training_log.curves(given.config, titles)
     if data.empty:
-        trained = "No training log has these metrics." if given.config.objectives else "No policy is trained."
-        return style.message(f"{trained} ({', '.join(titles)})")
+        return style.message(f"No training log has these metrics: {', '.join(titles)}.")
     shown = [title for key, title in titles.items() if key in set(data.key)]
     data = data.assign(key=data.key.map(titles))
     grid = style.curves(

@@ -167,10 +167,9 @@ def _role_notes(config: Config, datasets: Sequence[str]) -> Iterator[str]:
 
 # --------------------------------------------------------------------------------------------------------------- texts
 def render(table: PaperTable, scores: Scores, config: Config) -> list[str]:
-    """CSV, Markdown, LaTeX, and the page of the report as Markdown."""
+    """CSV, Markdown and LaTeX."""
     filled = fill(table, scores, config)
-    text = to_markdown(filled)
-    return [values_to_csv(filled), text, to_latex(filled), captioned(text, table.caption)]
+    return [values_to_csv(filled), to_markdown(filled), to_latex(filled)]
 
 
 def values_to_csv(filled: Filled) -> str:
@@ -192,12 +191,6 @@ def to_markdown(filled: Filled) -> str:
         cells = _cells(filled, row, blank="–", bold="**{}**", underline="<u>{}</u>", star=r"\*")
         lines.append(markdown.row([markdown.escape(filled.labels[row]), *cells]))
     return markdown.below(lines, filled.notes)
-
-
-def captioned(text: str, caption: str) -> str:
-    """A page: the caption below the title, which is the first line."""
-    title, _, rest = text.partition("\n")
-    return f"{title}\n\n{caption}\n{rest}"
 
 
 def to_latex(filled: Filled) -> str:

@@ -167,9 +167,12 @@ def band(ax: Axes, data: pd.DataFrame, x: str, look: Look) -> None:
 
 
 def legend(figure: Figure, policies: Iterable[str], labels: Mapping[str, str], looks: Mapping[str, Look]) -> None:
-    """Names of policies right of all panels."""
+    """Names of policies below all panels, row by row."""
     handles = [Line2D([], [], label=labels[policy], **looks[policy].line) for policy in policies]
-    figure.legend(handles=handles, loc="outside right center")
+    columns = min(len(handles), 5)
+    rows = -(-len(handles) // columns)
+    by_row = [handles[i] for column in range(columns) for i in range(column, len(handles), columns)]
+    figure.legend(handles=by_row if rows > 1 else handles, loc="outside lower center", ncols=columns)
 
 
 def log2_axis(axes: Iterable[Axes], ks: Sequence[int], sparse: bool = False) -> None:

@@ -38,7 +38,7 @@ PAPER_DATASETS = ("codecontests", "livecodebench", "livebench", "codeforces", "m
 # ---------------------------------------------------------------------------------------------------- kinds of tables
 @dataclass(frozen=True)
 class Table:
-    """A table: files with `suffixes`, and a page of the report that opens with the caption."""
+    """A table: files with `suffixes`; the report shows it with the caption."""
 
     name: str
     title: str
@@ -49,21 +49,18 @@ class Table:
         return ("csv",)
 
     def paths(self, config: Config) -> list[str]:
-        """All files except the page."""
         return [config.layout.table(self.name, suffix) for suffix in self.suffixes]
 
     def write(self, scores: Scores, config: Config) -> list[str]:
-        """Writes the files and the page; returns their paths."""
+        """Writes the files; returns their paths."""
         from maxk.artifacts import files
-        from maxk.reporting import pages
 
-        *texts, page = self.render(scores, config)
-        for path, text in zip(self.paths(config), texts, strict=True):
+        for path, text in zip(self.paths(config), self.render(scores, config), strict=True):
             files.write_text(path, text)
-        return [*self.paths(config), pages.write(config, self.name, page)]
+        return self.paths(config)
 
     def render(self, scores: Scores, config: Config) -> list[str]:
-        """The text of every file, in the order of `suffixes`, then the page as Markdown."""
+        """The text of every file, in the order of `suffixes`."""
         raise NotImplementedError
 
 
@@ -101,23 +98,20 @@ class PaperTable(Table):
 
 @dataclass(frozen=True)
 class DataTable(Table):
-    """One observation per row. `markdown` renders the rows for readers, `page` at more length for the report."""
+    """One observation per row. `markdown` renders the rows for readers."""
 
     frame: Callable[[Scores, Config], pd.DataFrame]
     markdown: Callable[[pd.DataFrame], str] | None = None
-    page: Callable[[pd.DataFrame], str] | None = None
 
     @property
     def suffixes(self) -> tuple[str, ...]:
         return ("csv", "md") if self.markdown else ("csv",)
 
     def render(self, scores: Scores, config: Config) -> list[str]:
-        from maxk.reporting.rendering import captioned, to_csv
+        from maxk.reporting.rendering import to_csv
 
         frame = self.frame(scores, config)
-        texts = [self.markdown(frame)] if self.markdown else []
-        page = self.page(frame) if self.page else f"**{self.title}**\n\n{len(frame)} rows: {self.name}.csv\n"
-        return [to_csv(frame), *texts, captioned(page, self.caption)]
+        return [to_csv(frame), *([self.markdown(frame)] if self.markdown else [])]
 
 
 # ------------------------------------------------------------------------------------------------------- declarations
@@ -128,7 +122,12 @@ def tables(config: Config) -> dict[str, Table]:
 
 
 def paper_tables(config: Config) -> list[PaperTable]:
-    """The numbered tables."""
+    """The numbered tables; tables 1 and 4 compare trained policies and need some."""
+    trained = {"table1", "table4"}
+    return [one for one in _numbered(config) if config.objectives or one.name not in trained]
+
+
+def _numbered(config: Config) -> list[PaperTable]:
     headline = f"max@{config.report.headline_k}"
     both = (1, config.report.headline_k)
     return [
@@ -238,7 +237,6 @@ COMPARISON = DataTable(
     "compared only where tasks and base model are the paper's; elsewhere only directions are: does a policy differ "
     "from the base model, or from GRPO, with the sign that it has in the paper?",
     _of("comparison", "compare"),
-    _of("comparison", "counts_to_markdown"),
     _of("comparison", "to_markdown"),
 )
 
@@ -249,7 +247,6 @@ DIVERSITY = DataTable(
     "Problems solved by any sample, and those lost and gained by training; max@k by how often the base model solves a "
     "problem; from which k a policy is above GRPO, with its interval; and the reward when one test chooses.",
     _of("diversity", "table"),
-    _of("diversity", "to_markdown"),
     _of("diversity", "to_markdown"),
 )
 

@@ -1,8 +1,9 @@
-"""Prints a Markdown table that `maxk table` wrote (`maxk show table2`)."""
+"""Prints Markdown in the terminal (`maxk show table2`). A table wider than the terminal is folded, never cut."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -13,13 +14,51 @@ from rich.theme import Theme
 from maxk.errors import UserError
 
 _THEME = Theme({"markdown.em": "underline"})  # Markdown cannot underline; emphasis stands for it
+_MARKS = re.compile(r"</?u>|\*\*|\\")  # take no room in the terminal
+_GAP = 2  # columns between two cells
 
 
-def show(path: str, notes: bool = True, file: IO[str] | None = None) -> None:
-    """Prints title, table and, if asked for, the notes below it. Raises UserError if there is no such file."""
+def show(path: str, file: IO[str] | None = None) -> None:
+    """Prints a Markdown file that `maxk table` wrote. Raises UserError if there is no such file."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; run `maxk table {Path(path).stem}`") from None
-    shown = text if notes else "\n\n".join(text.split("\n\n")[:2])
-    Console(file=file, theme=_THEME).print(Markdown(re.sub(r"</?u>", "*", shown)))
+    write(text, file)
+
+
+def write(text: str, file: IO[str] | None = None) -> None:
+    """Prints Markdown; <u> is underlined."""
+    console = Console(file=file, theme=_THEME)
+    for number, block in enumerate(text.strip().split("\n\n")):
+        table = block.startswith("|")
+        if number and not table:  # rich puts an empty line before a table
+            console.print()
+        for part in folded(block, console.width) if table else [block]:
+            console.print(Markdown(re.sub(r"</?u>", "*", part)))
+
+
+def folded(table: str, width: int) -> Iterator[str]:
+    """A pipe table as one or several that fit the width, each with the first column."""
+    rows = [_cells(line) for line in table.splitlines()]
+    widths = [
+        max(len(_MARKS.sub("", cell)) for cell in column)
+        for column in zip(rows[0], *rows[2:], strict=True)  # without the line of dashes
+    ]
+    for columns in _groups(widths, width):
+        yield "\n".join(f"| {' | '.join(row[i] for i in (0, *columns))} |" for row in rows)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
+
+
+def _groups(widths: Sequence[int], width: int) -> Iterator[list[int]]:
+    """Columns after the first, in groups that fit beside it."""
+    group: list[int] = []
+    for i in range(1, len(widths)):
+        if group and sum(widths[j] + _GAP for j in (0, *group, i)) > width:
+            yield group
+            group = []
+        group.append(i)
+    yield group

@@ -26,9 +26,9 @@ def run(args: argparse.Namespace) -> None:
     from maxk.reporting import figures
     from maxk.reporting.load import load
 
-    names = list(figures.FIGURES) if "all" in args.names else args.names
-    wanted = [figures.get(name) for name in names]  # an unknown name is an error before any work
     config = configuration.load(args.config)
+    names = figures.figures(config) if "all" in args.names else args.names
+    wanted = [figures.get(config, name) for name in names]  # an unknown name is an error before any work
     given = figures.inputs(load(config), config)
     written = [path for one in track(wanted, len(wanted), "figures") for path in figures.write(one, given)]
     tracking.report(config, written)

@@ -1,4 +1,4 @@
-"""`maxk summary`: one page on a run, `summary.md`, and the report's pages of the summary and of the run.
+"""`maxk summary`: one page on a run, `summary.md`.
 
 The page's findings are computed from the paired tests that `maxk table statistics` wrote (`maxk.reporting.summary`).
 
@@ -25,6 +25,6 @@ def run(args: argparse.Namespace) -> None:
     from maxk.reporting.load import load
 
     config = configuration.load(args.config)
-    paths = summary.write(load(config), config)
+    path = summary.write(load(config), config)
     # What the experiment's page in MLflow shows first.
-    tracking.report(config, paths, note=Path(config.layout.summary).read_text(encoding="utf-8"))
+    tracking.report(config, [path], note=Path(path).read_text(encoding="utf-8"))

@@ -17,11 +17,9 @@ import sys
 import time
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from maxk import config as configuration
 from maxk.artifacts import files
-from maxk.config import Config
 from maxk.errors import UserError
 
 SEND_EVERY_S = 10.0
@@ -42,7 +40,7 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk.tracking import mirror, server
+    from maxk.tracking import mirror, page, server
 
     config = configuration.experiment(args.config)
     where = files.read_json(config.layout.tracking)
@@ -50,7 +48,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("tracking.enabled is false: nothing was tracked; set it to true and run again")
     uri, local = server.address_of(where), f"http://127.0.0.1:{args.port}"
     remote = server.is_server(uri)
-    print(f"{link(where['uri'] if remote else local, where['experiment_id'], config)}  (Ctrl-C stops)", flush=True)
+    print(f"{page.link(where['uri'] if remote else local, where['experiment_id'])}  (Ctrl-C stops)", flush=True)
     with contextlib.nullcontext() if remote else serving(uri, args.port) as process:
         while process is None or process.poll() is None:
             try:
@@ -58,17 +56,6 @@ def run(args: argparse.Namespace) -> None:
             except Exception as error:  # tried again
                 print(f"tracking: not sent ({server.reason(error)})", file=sys.stderr)
             time.sleep(SEND_EVERY_S)
-
-
-def link(base: str, experiment_id: str, config: Config) -> str:
-    """The page of the experiment on the server at `base`: charts of the scores, best policy first."""
-    options = {
-        "searchFilter": "tags.`maxk.stage` = 'score'",
-        "orderByKey": f"metrics.`max_at_{config.report.headline_k}`",
-        "orderByAsc": "false",
-        "compareRunsMode": "CHART",
-    }
-    return f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs?{urlencode(options, quote_via=quote)}"
 
 
 @contextlib.contextmanager

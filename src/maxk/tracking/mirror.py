@@ -22,11 +22,8 @@ from typing import Any
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.tracking import jobs, server
+from maxk.tracking import jobs, page, server
 
-NOTE_TAG = "mlflow.note.content"
-# The page opens on runs and charts, not on traces of conversations.
-_KIND = ("mlflow.experimentKind", "custom_model_development")
 _BATCH = 1000  # metrics that MLflow takes at once
 
 
@@ -58,7 +55,8 @@ def _experiment(client: Any, config: Config, uri: str) -> str:
     experiment_id = str(
         found.experiment_id if found else client.create_experiment(name, server.artifacts_of(config, uri))
     )
-    client.set_experiment_tag(experiment_id, *_KIND)
+    for tag, value in page.tags(config).items():
+        client.set_experiment_tag(experiment_id, tag, value)
     return experiment_id
 
 
@@ -181,8 +179,8 @@ def _send_event(client: Any, where: Mapping[str, Any], entry: dict[str, Any], ev
         case "artifact":
             client.log_artifact(entry["run_id"], event["path"])
         case "note":
-            client.set_tag(entry["run_id"], NOTE_TAG, event["text"])
-            client.set_experiment_tag(where["experiment_id"], NOTE_TAG, event["text"])
+            client.set_tag(entry["run_id"], page.NOTE_TAG, event["text"])
+            client.set_experiment_tag(where["experiment_id"], page.NOTE_TAG, event["text"])
         case "end":
             client.set_terminated(entry["run_id"], event["status"], end_time=event["time"])
             entry["status"] = event["status"]

@@ -1,0 +1,112 @@
+"""The result of an experiment in one sentence and one short table, from statistics.csv and paired_tests.csv.
+
+The Snakefile imports this module when a run ends, so it reads with `csv` alone. All numbers are max@k, means over
+datasets.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from maxk.artifacts.paths import BASE
+from maxk.config import Config
+from maxk.reporting import MEAN, markdown
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value, or a difference, with the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def sign(self) -> int:
+        """1 above zero, -1 below, 0 undecided: the interval contains zero."""
+        return int(self.low > 0) - int(self.high < 0)
+
+    def to_text(self, form: str) -> str:
+        ends = "" if math.isnan(self.low) else f" [{self.low:{form}}, {self.high:{form}}]"  # NaN for a single problem
+        return f"{self.value:{form}}{ends}"
+
+
+@dataclass(frozen=True)
+class Headline:
+    """max@1, max@headline_k, and the differences to the base model at both, by policy; empty if nothing is scored."""
+
+    labels: Mapping[str, str]
+    means: Mapping[tuple[str, int], Interval]
+    changes: Mapping[tuple[str, int], Interval]
+    k: int
+
+    @property
+    def best(self) -> str:
+        """The policy with the highest mean max@headline_k; of equal ones the first."""
+        return max(self.labels, key=lambda policy: self.means[policy, self.k].value)
+
+
+def read(config: Config) -> Headline | None:
+    """The result; None if the tables have not been made or no policy has scores on every dataset."""
+    paths = [Path(config.layout.table(name)) for name in ("statistics", "paired_tests")]
+    if not all(path.exists() for path in paths):
+        return None
+    ks = (1, config.report.headline_k)
+    means, changes = ([row for row in _rows(path) if int(row["k"]) in ks] for path in paths)
+    found = Headline(
+        {row["policy"]: row["label"] for row in means},
+        {(row["policy"], int(row["k"])): _interval(row, "mean") for row in means},
+        {
+            (row["policy"], int(row["k"])): _interval(row, "difference")
+            for row in changes
+            if row["comparison"] == f"vs {BASE}"
+        },
+        config.report.headline_k,
+    )
+    return found if found.labels else None
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as handle:
+        return [row for row in csv.DictReader(handle) if row["dataset"] == MEAN and row["metric"] == "max"]
+
+
+def _interval(row: Mapping[str, str], key: str) -> Interval:
+    return Interval(*(float(row[name] or "nan") for name in (key, "low", "high")))
+
+
+def sentence(found: Headline, config: Config) -> str:
+    """Which policy has the highest mean, and whether its difference to the base model is decided.
+
+    With one training seed, a second sentence says that this is no statement about methods.
+    """
+    base = found.labels.get(BASE, config.label(BASE))
+    if list(found.labels) == [BASE]:
+        shown = (f"max@{k} {found.means[BASE, k].to_text('.3f')}" for k in dict.fromkeys((1, found.k)))
+        return f"{base}: {', '.join(shown)}."
+    value = found.means[found.best, found.k].value
+    said = f"{found.labels[found.best]} has the highest mean max@{found.k}, {value:.3f}"
+    if (change := found.changes.get((found.best, found.k))) is not None:
+        verdict = {1: "above zero", 0: "not decided", -1: "below zero"}[change.sign]
+        said += f"; its difference to the base model, {change.to_text('+.3f')}, is {verdict}"
+    return " ".join([f"{said}.", *markdown.seed_notes(len(config.seeds))])
+
+
+def table(found: Headline) -> str:
+    """max@1, max@headline_k and the difference to the base model there, as Markdown that fits 80 columns."""
+    lines = markdown.head(["policy", "max@1", f"max@{found.k}", f"max@{found.k} − base model"])
+    return "\n".join([*lines, *(markdown.row(_cells(found, policy)) for policy in found.labels)])
+
+
+def _cells(found: Headline, policy: str) -> Iterator[str]:
+    yield markdown.escape(found.labels[policy])
+    for k in (1, found.k):
+        values = [mean.value for (_, of), mean in found.means.items() if of == k]
+        text = f"{found.means[policy, k].value:.3f}"
+        yield f"**{text}**" if len(values) > 1 and found.means[policy, k].value == max(values) else text
+    change = found.changes.get((policy, found.k))
+    yield change.to_text("+.3f") if change else "–"

@@ -1,0 +1,97 @@
+"""What made an experiment's results, for the report: policies, versions, problems, run times, configuration."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from maxk.artifacts import files
+from maxk.artifacts.paths import Layout
+from maxk.config import Config
+from maxk.reporting import markdown
+
+# Stages by what they need, those side by side that may run at the same time.
+GRAPH = (
+    ("prepare", "base"),
+    ("train",),
+    ("sample",),
+    ("verify",),
+    ("score",),
+    ("table", "experiment"),
+    ("figure", "summary"),
+    ("report",),
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Jobs of a stage and their times in seconds, measured by Snakemake; some jobs ran in parallel."""
+
+    name: str
+    jobs: int
+    wall: float
+    cpu: float
+    longest: float
+
+
+def policies(config: Config) -> str:
+    """Keys, labels, objectives and training settings, as a table."""
+    lines = markdown.head(["key", "row in tables", "objective", "training"], words=4)
+    for name, objective in config.objectives.items():
+        spec = ", ".join(f"{key} {value}" for key, value in objective.spec.items())
+        training = ", ".join(f"{key} {value}" for key, value in objective.training.items()) or "as configured"
+        lines.append(markdown.row(map(markdown.escape, (name, config.label(name), spec, training))))
+    return "\n".join(lines)
+
+
+def versions(config: Config) -> dict[str, str]:
+    """Versions that the policies were made with; several where they differ."""
+    paths = [Path(config.layout.policy(policy)) for policy in config.policies]
+    environments = [files.read_policy(path).environment for path in paths if path.exists()]
+    found: dict[str, list[str]] = {}
+    for environment in environments:
+        for name, version in environment.items():
+            if isinstance(version, str) and version not in found.setdefault(name, []):
+                found[name].append(version)
+    return {name: " and ".join(versions) for name, versions in found.items()}
+
+
+def funnels(config: Config) -> dict[str, str]:
+    """By dataset, the problems left after every filter."""
+    paths = {dataset: Path(config.layout.funnel(dataset)) for dataset in config.datasets}
+    return {
+        dataset: " → ".join(f"{step} {rows}" for step, rows in files.read_json(path).items())
+        for dataset, path in paths.items()
+        if path.exists()
+    }
+
+
+def configuration(config: Config) -> str:
+    """The whole configuration as YAML."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def stages(layout: Layout) -> dict[str, Stage]:
+    """Stages with a recorded job, from Snakemake's benchmark files."""
+    jobs: dict[str, list[Mapping[str, str]]] = {}
+    folder = Path(layout.root, "benchmarks")
+    for path in sorted(folder.rglob("*.tsv")):
+        stage = path.relative_to(folder).parts[0].removesuffix(".tsv")
+        with path.open(newline="") as handle:
+            jobs.setdefault(stage, []).extend(csv.DictReader(handle, delimiter="\t"))
+    return {name: _stage(name, rows) for name, rows in jobs.items()}
+
+
+def _stage(name: str, rows: list[Mapping[str, str]]) -> Stage:
+    wall = [_number(row, "s") for row in rows]
+    return Stage(name, len(rows), sum(wall), sum(_number(row, "cpu_time") for row in rows), max(wall, default=0.0))
+
+
+def _number(row: Mapping[str, str], key: str) -> float:
+    """A number of a benchmark file; a job shorter than Snakemake's first measurement has "NA"."""
+    value = row.get(key)
+    return float(value) if value not in (None, "", "NA", "-") else 0.0

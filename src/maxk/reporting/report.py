@@ -1,0 +1,133 @@
+"""The report: everything about an experiment in one HTML file that opens without a network.
+
+It opens on the result: one sentence, the main table and the main figure. Findings, further figures and tables, the
+experiments that have been made, and what made the results follow. The parts are those of the other stages: the summary,
+figures (PNG) and tables (Markdown, CSV) are read from their files and put into the template `report.html.j2`.
+
+    maxk report --config results/config.json      # results/report.html
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from maxk.artifacts import files
+from maxk.config import Config
+from maxk.errors import UserError
+from maxk.reporting import experiments, figures, headline, lineage, summary, tables
+from maxk.reporting.load import Scores
+
+MAIN_FIGURE = "max_at_k"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of the report; `image` is a data URI."""
+
+    name: str
+    title: str
+    caption: Markup
+    image: str
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of the report; `body` is empty for one that is for programs only, `csv` a data URI."""
+
+    name: str
+    title: str
+    caption: Markup
+    body: Markup
+    csv: str
+
+
+def write(scores: Scores, config: Config, revision: str | None) -> str:
+    """Writes the report; returns its path. Raises UserError if tables or figures are missing."""
+    files.write_text(config.layout.report, to_html(scores, config, revision))
+    return config.layout.report
+
+
+def to_html(scores: Scores, config: Config, revision: str | None) -> str:
+    """The page. `revision` is that of the working tree, if it is one."""
+    environment = Environment(
+        loader=PackageLoader("maxk.reporting", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    found, result = summary.summarise(scores, config), headline.read(config)
+    drawn = {one.name: one for one in _pictures(config)}
+    stages = lineage.stages(config.layout)
+    return environment.get_template("report.html.j2").render(
+        name=config.name,
+        result=headline.sentence(result, config) if result else "No policy has scores on every dataset.",
+        summary={key: html(text) for key, text in vars(found).items()},
+        main=drawn.pop(MAIN_FIGURE),
+        figures=list(drawn.values()),
+        tables=list(_sheets(config)),
+        experiments=list(_experiments(config)),
+        policies=html(lineage.policies(config)) if config.objectives else "",
+        facts=_facts(scores, config, revision),
+        funnels=lineage.funnels(config),
+        configuration=lineage.configuration(config),
+        stages=stages,
+        graph=[names for rank in lineage.GRAPH if (names := [name for name in rank if name in stages])],
+    )
+
+
+def html(text: str) -> Markup:
+    """HTML of our own Markdown. Its texts are escaped where they are written (`maxk.reporting.markdown`)."""
+    return Markup(MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
+
+
+def _facts(scores: Scores, config: Config, revision: str | None) -> dict[str, str]:
+    versions, sampling = lineage.versions(config), config.sampling
+    return {
+        "experiment": config.name,
+        "training seeds": ", ".join(map(str, config.seeds)) if config.objectives else "nothing was trained",
+        "samples per problem": f"{scores.n}, at temperature {sampling.temperature:g}, by {sampling.backend}",
+        "sandbox": str(scores.sandbox),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if name != "sandbox"),
+        "revision of this page": revision or "not in a git repository",
+        "command": f"snakemake --cores all --configfile {config.layout.config}",
+    }
+
+
+def _pictures(config: Config) -> Iterator[Picture]:
+    for name, one in figures.figures(config).items():
+        yield Picture(name, one.title, html(one.caption), _data(config.layout.figure(name), "image/png"))
+
+
+def _sheets(config: Config) -> Iterator[Sheet]:
+    for table in tables.tables(config).values():
+        paths = {Path(path).suffix: path for path in table.paths(config)}
+        yield _sheet(table.name, table.title, table.caption, paths[".csv"], paths.get(".md"))
+
+
+def _experiments(config: Config) -> Iterator[tuple[Sheet, str]]:
+    """Table and figure of the experiments that have been made."""
+    for name, experiment in config.experiments.items():
+        csv, text, png = (config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png"))
+        if Path(csv).exists():
+            yield _sheet(name, experiment.question, experiments.CAPTION, csv, text), _data(png, "image/png")
+
+
+def _sheet(name: str, title: str, caption: str, csv: str, text: str | None) -> Sheet:
+    """`text` is a Markdown file whose first line is its title."""
+    body = html(_read(text).decode().partition("\n")[2]) if text else Markup()
+    return Sheet(name, title, html(caption), body, _data(csv, "text/csv"))
+
+
+def _data(path: str, kind: str) -> str:
+    return f"data:{kind};base64,{b64encode(_read(path)).decode()}"
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; run `maxk table all`, then `maxk figure all`") from None

@@ -1,0 +1,121 @@
+"""The experiment's page in MLflow: its link and its views.
+
+MLflow stores named views (filter, order, columns, charts) as tags of the experiment, in the page's own format; a link
+can name one. There are two: *Scores*, which opens on the policies by max@headline_k and what that costs at max@1, and
+*Training*, its curves. The format is internal to the pinned version of MLflow; another version ignores what it cannot
+read.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maxk.config import Config
+
+NOTE_TAG = "mlflow.note.content"
+CURVES = ("reward", "kl", "entropy", "frac_reward_zero_std", "completions/mean_length", "grad_norm")
+FINALS = ("reward", "kl", "entropy")  # final/… values of the train stage
+_CARD = {"deleted": False, "isGenerated": True, "runsCountToCompare": 20}
+
+
+def tags(config: Config) -> dict[str, str]:
+    """Tags of the experiment: its kind and its views."""
+    now = int(time.time() * 1000)
+    views = {
+        "maxk-scores": ("Scores: max@k of every policy", _scores(config)),
+        "maxk-training": ("Training: curves of every policy", _training()),
+    }
+    return {
+        # The page opens on runs and charts, not on traces of conversations.
+        "mlflow.experimentKind": "custom_model_development",
+        **{
+            f"mlflow.sharedViewState.{key}": json.dumps({"name": name, "createdAt": now, "state": json.dumps(state)})
+            for key, (name, state) in views.items()
+        },
+    }
+
+
+def link(base: str, experiment_id: str) -> str:
+    """The page of an experiment on the server at `base`, with the scores and their charts."""
+    options = "viewStateShareKey=maxk-scores&workflowType=machine_learning&compareRunsMode=CHART"
+    return f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs?{options}"
+
+
+def _scores(config: Config) -> dict[str, Any]:
+    k = config.report.headline_k
+    headline = f"max_at_{k}"
+    columns = ["tags.`maxk.objective`", "tags.`maxk.seed`", "metrics.`max_at_1`", f"metrics.`{headline}`"]
+    sections = {
+        f"Best at max@{k}, and its cost at max@1: means over datasets": [
+            _bars(headline),
+            _bars("max_at_1"),
+            _scatter("max_at_1", headline),
+            _lines("mean/max_at_k", log=True),
+        ],
+        "max@k against k, by dataset": [_lines(f"{name}/max_at_k", log=True) for name in config.evaluated],
+    }
+    return {
+        "searchFilter": "tags.`maxk.stage` = 'score'",
+        "orderByKey": f"metrics.`{headline}`",
+        "orderByAsc": False,
+        "selectedColumns": [*columns, "tags.`maxk.sandbox`"],
+        **_charts(sections),
+    }
+
+
+def _training() -> dict[str, Any]:
+    columns = ["tags.`maxk.objective`", "tags.`maxk.seed`", *(f"metrics.`final/{key}`" for key in FINALS)]
+    return {
+        "searchFilter": "tags.`maxk.stage` = 'train'",
+        "orderByKey": "tags.`maxk.objective`",
+        "orderByAsc": True,
+        "selectedColumns": columns,
+        **_charts({"Training, by step": [_lines(key, log=False) for key in CURVES]}),
+    }
+
+
+def _charts(sections: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Sections of charts, two to a row, so that their titles fit."""
+    cards = [
+        {**card, "uuid": f"maxk {title} {number}", "metricSectionId": f"maxk {title}", **_CARD}
+        for title, section in sections.items()
+        for number, card in enumerate(section)
+    ]
+    layout = {"display": True, "isReordered": True, "columns": 2, "cardHeight": 320}
+    return {
+        "compareRunCharts": cards,
+        "compareRunSections": [{"uuid": f"maxk {title}", "name": title, **layout} for title in sections],
+        "isAccordionReordered": True,  # otherwise MLflow puts its own sections first
+        "runsHiddenMode": "FIRST_20_RUNS",
+    }
+
+
+def _bars(metric: str) -> dict[str, Any]:
+    """One bar per run."""
+    return {"type": "BAR", "metricKey": metric, "selectedMetricKeys": [metric]}
+
+
+def _scatter(x: str, y: str) -> dict[str, Any]:
+    """One dot per run."""
+    return {"type": "SCATTER", **{axis: {"key": key, "type": "METRIC"} for axis, key in (("xaxis", x), ("yaxis", y))}}
+
+
+def _lines(metric: str, log: bool) -> dict[str, Any]:
+    """One line per run, against the step; with `log` on a logarithmic axis."""
+    return {
+        "type": "LINE",
+        "metricKey": metric,
+        "selectedMetricKeys": [metric],
+        "xAxisKey": "step",
+        "xAxisScaleType": "log" if log else "linear",
+        "scaleType": "linear",
+        "lineSmoothness": 0,
+        "useGlobalXaxisKey": False,
+        "useGlobalLineSmoothing": True,
+        "displayPoints": log,
+        "range": {},
+    }

@@ -1,0 +1,156 @@
+"""The report opens on the result, holds everything there is, and needs nothing beside it."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from made_up import Experiment
+
+from maxk.artifacts import files
+from maxk.artifacts.records import Policy
+from maxk.errors import UserError
+from maxk.reporting import figures, report, tables
+from maxk.reporting.load import load
+
+PNG = b"\x89PNG a figure"
+
+
+def written(made: Experiment) -> Experiment:
+    """With all tables, and stand-ins for the figures."""
+    scores = load(made.config)
+    for table in tables.tables(made.config).values():
+        table.write(scores, made.config)
+    for name in figures.figures(made.config):
+        Path(made.config.layout.figure(name)).write_bytes(PNG + name.encode())
+    return made
+
+
+def page(made: Experiment, revision: str | None = "abc-dirty") -> str:
+    return Path(report.write(load(made.config), made.config, revision)).read_text()
+
+
+def text(html: str) -> str:
+    """What a reader sees, on one line."""
+    body = re.sub(r"<[^>]+>", " ", html[html.index("<body>") :])
+    return " ".join(body.split())
+
+
+class Tree(HTMLParser):
+    """Checks that every element is closed in order; collects ids, and targets of links and images."""
+
+    VOID = ("meta", "img", "br", "hr")
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.ids += [str(given["id"])] if "id" in given else []
+        self.targets += [str(given[key]) for key in ("src", "href") if key in given]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_it_opens_on_the_result_and_ends_with_the_jobs(small: Experiment) -> None:
+    files.write_text(small.config.layout.benchmark("train", "a"), "s\tcpu_time\n2.0\t1.5\n")
+    files.write_text(small.config.layout.benchmark("train", "b"), "s\tcpu_time\n3.0\tNA\n")
+    html = page(written(small))
+    said = text(html)
+    sections = (f'id="{name}"' for name in ("findings", "limits", "figures", "tables", "run", "graph"))
+    order = [html.index(mark) for mark in ('class="result"', "<table>", "data:image/png", *sections)]
+    assert order == sorted(order)
+    assert "Experiment default BoN mean has the highest mean max@128, 0.500; " in said
+    assert "At max@128, BoN mean has the highest mean" in said
+    assert "Not the paper's setting (generated tasks)" in said
+    assert "One training seed: no claim about methods" in said
+    assert re.search(r"<tr><td>train</td><td>2</td><td>5</td><td>2</td><td>3</td></tr>", html)
+
+
+def test_it_is_sound_html_that_needs_nothing_beside_it(small: Experiment) -> None:
+    tree = Tree(page(written(small)))
+    assert tree.open == []
+    assert len(set(tree.ids)) == len(tree.ids)
+    for target in tree.targets:
+        assert target.startswith(("data:", "#")), target
+        assert not target.startswith("#") or target[1:] in tree.ids, target
+
+
+def test_it_holds_every_figure_and_table(small: Experiment) -> None:
+    tree = Tree(page(written(small)))
+    held = {target.partition(";base64,")[2] for target in tree.targets}
+    for name, one in figures.figures(small.config).items():
+        assert base64.b64encode(PNG + name.encode()).decode() in held, name
+        assert one.title
+    for table in tables.tables(small.config).values():
+        csv = Path(table.paths(small.config)[0]).read_bytes()
+        assert base64.b64encode(csv).decode() in held, table.name
+        assert table.name in tree.ids
+
+
+def test_it_says_what_was_run(small: Experiment) -> None:
+    layout = small.config.layout
+    files.write_json(layout.funnel("easy"), {"drawn": 9, "test": 4})
+    for policy, torch in (("base", "2.1"), ("grpo/seed0", "2.2")):
+        files.write_policy(layout.policy(policy), Policy(policy, policy, "m", None, {}, {"torch": torch}))
+    said = text(page(written(small)))
+    for fact in (
+        "easy: drawn 9 → test 4",
+        "torch 2.1 and 2.2",
+        "headline_k: 128",
+        "sandbox landlock",
+        "128, at temperature 1",
+        "revision of this page abc-dirty",
+    ):
+        assert fact in said, fact
+    assert "revision of this page not in a git repository" in text(page(small, revision=None))
+
+
+def test_experiments_that_were_made_are_shown(experiment: Callable[..., Experiment]) -> None:
+    study = {"question": "Is <k> too high?", "policies": ["grpo"], "reference": "grpo"}
+    made = experiment(experiments={"study": study, "other": study})
+    made.score_all({"base": {"easy": [0.0, 0.5], "hard": [0.5, 1.0]}})
+    for suffix, content in (("csv", "policy\n"), ("md", "**study**\n\n| a |\n| :--- |\n| 1 |\n"), ("png", "figure")):
+        files.write_text(made.config.layout.experiment("study", suffix), content)
+    html = page(written(made))
+    assert 'id="study"' in html
+    assert "Is &lt;k&gt; too high?" in html
+    assert 'id="other"' not in html
+
+
+def test_a_base_model_alone_has_a_useful_report(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(objectives={}).score_all({"base": {"easy": [0.0, 1.0], "hard": [1.0, 1.0]}})
+    html = page(written(made))
+    said = text(html)
+    assert "Base model: max@1 0.750 [" in said
+    assert "nothing was trained" in said
+    assert "Findings" not in said
+    assert "seed: no claim" not in said
+    assert "Policies" not in said
+    assert Tree(html).open == []
+
+
+def test_names_of_users_are_text(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(objectives={"grpo": {"type": "grpo", "label": "<script>A & B"}})
+    made.score_all({"base": {"easy": [0.0], "hard": [0.5]}, "grpo/seed0": {"easy": [0.5], "hard": [0.5]}})
+    html = page(written(made))
+    assert "<script" not in html
+    assert "&lt;script&gt;A &amp; B has the highest mean" in html
+
+
+def test_what_is_missing_is_one_line(small: Experiment) -> None:
+    written(small)
+    Path(small.config.layout.figure("training")).unlink()
+    with pytest.raises(UserError, match=r"training.png: no such file; run `maxk table all`, then `maxk figure all`"):
+        page(small)

@@ -1,0 +1,18 @@
+# What every job's shell reads first (rules/common.smk). It replaces Snakemake's own prefix, so it repeats the strict
+# mode, in which `maxk … | tee log` fails if maxk fails.
+set -euo pipefail
+
+# Run the source beside this file, also in a job's own environment where maxk is not installed. (A workflow fetched from
+# a repository has no source beside it: then the installed maxk runs.)
+export PYTHONPATH="${BASH_SOURCE[0]%/*}/../src${PYTHONPATH:+:$PYTHONPATH}"
+
+# A cluster sends SIGTERM to every process of a job. The shell and `tee` ignore it, so that maxk can write its last lines
+# and its checkpoint.
+trap '' TERM
+
+explain_kill() {
+    [ $? != 137 ] || echo "killed (SIGKILL), most likely because memory ran out (dmesg or the batch system says so):" \
+        "raise the mem_mb of the job, lower training.per_device_batch_size, sampling.batch_tokens or" \
+        "verification.workers, or run fewer at once" >&2
+}
+trap explain_kill EXIT
