@@ -109,7 +109,7 @@ def _entropy(config: Training) -> dict[str, Any]:
 def _generation(config: Training) -> dict[str, Any]:
     chosen = config.generator
     if chosen.backend == "transformers":
-        return {"generation_kwargs": {"stop_strings": list(config.stop)}} if config.stop else {}
+        return {}
     corrected = chosen.importance_sampling != "none"
     return {
         "use_vllm": True,

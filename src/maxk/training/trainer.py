@@ -8,23 +8,27 @@ from functools import partial
 from typing import Any
 
 import torch
+from accelerate import DistributedType
 from torch import Tensor
+from transformers import StopStringCriteria
 
 from maxk.errors import UserError
-from maxk.sampling import stopping
+from maxk.sampling import prefixes, stopping
 from maxk.trl import MaxkTrainer
 from maxk.trl.vllm import fixed_cache
 
 # Nats per token before the first step. In bfloat16 0.0003 was seen, and 4.3 with a reference that had lost half of its
 # weights.
 REFERENCE_KL = 0.01
+# Strategies under which every process holds the whole model.
+WHOLE_MODELS = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 
 
 class PolicyTrainer(MaxkTrainer):
     """MaxkTrainer for problems with tests: every row of its datasets has a `problem_id`.
 
     reference_precision   "float32" or "bfloat16": the type of the reference model's weights.
-    stop                  strings that end a completion; the generator must be told of them, too (`arguments`).
+    stop                  strings that end a completion; vLLM must be told of them, too (`arguments`).
     kv_cache_gb           size of colocated vLLM's cache; None: what `vllm_gpu_memory_utilization` leaves for it.
 
     Reward functions with a method `start` begin as soon as the completions are there, so that programs run while the
@@ -42,10 +46,19 @@ class PolicyTrainer(MaxkTrainer):
         with fixed_cache(kv_cache_gb):
             super().__init__(*args, **kwargs)
         self._stop = tuple(stop)
-        if stop and not self.use_vllm:  # generate() looks for stop strings only if it is given the tokenizer
-            self.model.generate = partial(self.model.generate, tokenizer=self.processing_class)
+        if not self.use_vllm:
+            self.model.generate = partial(self.model.generate, **self._generate_options())
         if reference_precision == "bfloat16" and self.ref_model is not None:
             self.ref_model.to(torch.bfloat16)
+
+    def _generate_options(self) -> dict[str, Any]:
+        """Stop strings, and the loop that computes equal prefixes once where no process waits for another one's."""
+        options: dict[str, Any] = {}
+        if self._stop:
+            options["stopping_criteria"] = [StopStringCriteria(self.processing_class, list(self._stop))]
+        if self.accelerator.distributed_type in WHOLE_MODELS:
+            options["custom_generate"] = prefixes.generate
+        return options
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._problem_ids = [row["problem_id"] for row in inputs]
