@@ -14,8 +14,7 @@ from maxk.config.messages import explain
 from maxk.errors import UserError
 
 DEFAULTS = Path(__file__).parents[3] / "config" / "config.yaml"
-
-
+YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, and not everywhere
 REPLACED_WHOLE = ("base", "datasets", "objectives", "experiments")
 
 
@@ -23,7 +22,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     """A YAML file as a mapping. Raises UserError where it cannot be read."""
     try:
         with Path(path).open(encoding="utf-8") as handle:
-            content = yaml.safe_load(handle)
+            content = yaml.load(handle, Loader=YAML_LOADER)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"config {path}: cannot be read ({error})") from None
     except yaml.YAMLError as error:
