@@ -124,8 +124,8 @@ class _AnySection:
 
     @staticmethod
     def __get_pydantic_json_schema__(_: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        sections: TypeAdapter[Any] = TypeAdapter(  # type: ignore[arg-type]
-            Annotated[
+        sections: TypeAdapter[Any] = TypeAdapter(
+            Annotated[  # type: ignore[arg-type]
                 Union[tuple(map(section, objectives.OBJECTIVES))],  # noqa: UP007 - made at run time
                 Field(discriminator="type"),
             ]

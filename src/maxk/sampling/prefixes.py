@@ -78,6 +78,7 @@ class Prefixes:
     def follow(self, row: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
         """Sample i, of row `row[i]`, goes on with token `drawn[i]`; returns the samples' new rows."""
         vocabulary = self.logits.shape[1]
+        new: torch.Tensor
         extended, new = torch.unique(row * vocabulary + drawn, return_inverse=True)
         self._extend(extended // vocabulary, extended % vocabulary)
         return new

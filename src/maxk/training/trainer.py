@@ -8,20 +8,18 @@ from functools import partial
 from typing import Any
 
 import torch
-from accelerate import DistributedType
 from torch import Tensor
 from transformers import StopStringCriteria
 
 from maxk.errors import UserError
 from maxk.sampling import prefixes, stopping
+from maxk.training.accelerate_config import REPLICATED
 from maxk.trl import MaxkTrainer
 from maxk.trl.vllm import fixed_cache
 
 # Nats per token before the first step. In bfloat16 0.0003 was seen, and 4.3 with a reference that had lost half of its
 # weights.
 REFERENCE_KL = 0.01
-# Strategies under which every process holds the whole model.
-WHOLE_MODELS = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 
 
 class PolicyTrainer(MaxkTrainer):
@@ -56,7 +54,7 @@ class PolicyTrainer(MaxkTrainer):
         options: dict[str, Any] = {}
         if self._stop:
             options["stopping_criteria"] = [StopStringCriteria(self.processing_class, list(self._stop))]
-        if self.accelerator.distributed_type in WHOLE_MODELS:
+        if self.accelerator.distributed_type.value in REPLICATED:
             options["custom_generate"] = prefixes.generate
         return options
 

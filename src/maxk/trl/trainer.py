@@ -170,7 +170,7 @@ class MaxkTrainer(GRPOTrainer):
             return super()._get_per_token_logps_and_entropies(model, input_ids, attention_mask, kept, *args, **kwargs)
         size = kwargs.get("batch_size") or len(input_ids)
         logps, entropies = [], []
-        for ids, mask in zip(input_ids.split(size), attention_mask.split(size), strict=True):
+        for ids, mask in zip(torch.split(input_ids, size), torch.split(attention_mask, size), strict=True):
             tree = trees.build(ids, mask, kept)
             with self.accelerator.autocast():
                 output = model(**tree.inputs, fused_lm_head=True)

@@ -39,7 +39,7 @@ class Tree:
 
 
 def supports(config: Any) -> bool:
-    """Whether tokens of a model see one another by full attention alone, with the mask and the positions it is given."""
+    """Whether tokens of a model see one another by full attention alone, with a given mask and given positions."""
     full = all(layer == "full_attention" for layer in getattr(config, "layer_types", None) or [])
     return bool(config.model_type in _ARCHITECTURES and full and config._attn_implementation == "sdpa")
 
