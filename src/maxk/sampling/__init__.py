@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from maxk.artifacts import environment, models
+from maxk.artifacts import models
 from maxk.artifacts.records import Policy, Task
 from maxk.config import Sampling
 from maxk.errors import UserError
@@ -156,10 +156,9 @@ def completions(
 
 # ---- the backends
 def _transformers(policy: Policy, config: Sampling) -> Backend:
-    with environment.without("sklearn"):
-        from maxk.sampling.transformers import TransformersBackend
+    from maxk.sampling.transformers import TransformersBackend
 
-        return TransformersBackend(policy, config)
+    return TransformersBackend(policy, config)
 
 
 def _vllm(policy: Policy, config: Sampling) -> Backend:
