@@ -10,7 +10,7 @@ a decoding loop for transformers' `generate`, with which the trainer samples.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -39,19 +39,49 @@ def generate(
     width = int(generation_config.max_length)
     tokens = torch.full((samples, width), int(generation_config._pad_token_tensor), device=input_ids.device)
     tokens[:, :length] = input_ids
+
+    def distribution(examples: torch.Tensor, end: int) -> torch.Tensor:
+        scores: torch.Tensor = logits_processor(tokens[examples, :end], prefixes.logits.float())
+        return scores.softmax(-1)
+
+    def ended(running: torch.Tensor, end: int) -> torch.Tensor:
+        return stopping_criteria(tokens[running, :end], None)
+
     uniforms = torch.rand(samples, width - length, dtype=torch.float64, device=input_ids.device)
-    running = torch.arange(samples, device=input_ids.device)
-    for end in range(length + 1, width + 1):
-        example = running.new_empty(len(prefixes.logits)).index_copy_(0, row, running)  # a sample of each row
-        p = logits_processor(tokens[example, : end - 1], prefixes.logits.float()).softmax(-1)
-        drawn = inverse(p, row, uniforms[running, end - 1 - length])
-        tokens[running, end - 1] = drawn
-        on = ~stopping_criteria(tokens[running, :end], None)
+    return tokens[:, : draw(prefixes, row, tokens, uniforms, distribution, ended)]
+
+
+def draw(
+    prefixes: Prefixes,
+    row: torch.Tensor,
+    tokens: torch.Tensor,
+    uniforms: torch.Tensor,
+    distribution: Callable[[torch.Tensor, int], torch.Tensor],
+    ended: Callable[[torch.Tensor, int], torch.Tensor],
+) -> int:
+    """Draws a token per step for every sample that has not ended; returns the length of the longest sample.
+
+    row           [samples]: the row of `prefixes` that each sample starts from
+    tokens        [samples, width]: as many of the last columns as `uniforms` has are written; what follows a sample's
+                  end stays as it is
+    uniforms      [samples, steps], between 0 and 1
+    distribution  (one sample of each row, length so far) → probabilities of the next token [rows, vocabulary]
+    ended         (running samples, length so far) → which of them have ended
+    """
+    steps = uniforms.shape[1]
+    end = tokens.shape[1] - steps
+    running = torch.arange(len(tokens), device=tokens.device)
+    for step in range(steps):
+        examples = running.new_empty(len(prefixes.logits)).index_copy_(0, row, running)
+        drawn = inverse(distribution(examples, end), row, uniforms[running, step])
+        tokens[running, end] = drawn
+        end += 1
+        on = ~ended(running, end)
         running, row, drawn = running[on], row[on], drawn[on]
-        if len(running) == 0:
+        if len(running) == 0 or step + 1 == steps:
             break
         row = prefixes.follow(row, drawn)
-    return tokens[:, :end]
+    return end
 
 
 def padded(prompts: Sequence[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

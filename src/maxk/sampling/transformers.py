@@ -29,7 +29,7 @@ from maxk.artifacts.packing import packed
 from maxk.artifacts.records import Policy
 from maxk.config import Sampling
 from maxk.sampling import Completion, Drawn, Request
-from maxk.sampling.prefixes import RESOLUTION, RESOLUTION_BITS, Prefixes, inverse, padded
+from maxk.sampling.prefixes import RESOLUTION, RESOLUTION_BITS, Prefixes, draw, padded
 
 Prompts = Mapping[str, list[int]]  # token ids of every prompt
 
@@ -93,21 +93,17 @@ class TransformersBackend:
         stop = torch.tensor(self.stop_tokens, device=self.device)
         tokens = torch.full(uniforms.shape, -1, device=self.device)
 
-        running = torch.arange(len(tokens), device=self.device)  # unfinished samples
-        row = torch.tensor([row_of[r.prompt] for r in batch for _ in range(r.count)], device=self.device)  # their rows
+        row = torch.tensor([row_of[r.prompt] for r in batch for _ in range(r.count)], device=self.device)
         prefixes = Prefixes(self.model, *padded([prompts[prompt] for prompt in row_of], self.device))
-        for step in range(self.config.max_tokens):
-            p = self._distribution(prefixes.logits)
-            drawn = inverse(p, row, uniforms[running, step])
-            tokens[running, step] = drawn
-            on = ~torch.isin(drawn, stop)
-            if self.stop_strings is not None:
-                since = max(0, step + 1 - self.stop_strings.maximum_token_len)  # a stop string has no more tokens
-                on &= ~self.stop_strings(tokens[running, since : step + 1], None)
-            running, row, drawn = running[on], row[on], drawn[on]
-            if len(running) == 0 or step + 1 == self.config.max_tokens:
-                break
-            row = prefixes.follow(row, drawn)
+
+        def ended(running: torch.Tensor, end: int) -> torch.Tensor:
+            last = torch.isin(tokens[running, end - 1], stop)
+            if self.stop_strings is None:
+                return last
+            since = max(0, end - self.stop_strings.maximum_token_len)  # a stop string has no more tokens
+            return last | self.stop_strings(tokens[running, since:end], None)
+
+        draw(prefixes, row, tokens, uniforms, lambda *_: self._distribution(prefixes.logits), ended)
         return tokens
 
     def _distribution(self, logits: torch.Tensor) -> torch.Tensor:
