@@ -45,7 +45,8 @@ def generate(
         return scores.softmax(-1)
 
     def ended(running: torch.Tensor, end: int) -> torch.Tensor:
-        return stopping_criteria(tokens[running, :end], None)
+        stopped: torch.Tensor = stopping_criteria(tokens[running, :end], None)
+        return stopped
 
     uniforms = torch.rand(samples, width - length, dtype=torch.float64, device=input_ids.device)
     return tokens[:, : draw(prefixes, row, tokens, uniforms, distribution, ended)]

@@ -101,7 +101,7 @@ class TransformersBackend:
             if self.stop_strings is None:
                 return last
             since = max(0, end - self.stop_strings.maximum_token_len)  # a stop string has no more tokens
-            return last | self.stop_strings(tokens[running, since:end], None)
+            return torch.logical_or(last, self.stop_strings(tokens[running, since:end], None))
 
         draw(prefixes, row, tokens, uniforms, lambda *_: self._distribution(prefixes.logits), ended)
         return tokens
