@@ -451,3 +451,9 @@ def test_no_admitted_expression_reaches_shared_state(target: str, value: str) ->
     assert (sys.stdin, sys.stdout) == (stdin, stdout)
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         vars(stream).pop("mark", None) if hasattr(stream, "__dict__") else None
+
+
+def test_nodes_are_walked_as_by_the_standard_library(root: Path) -> None:
+    for path in (root / "src").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert language._walk(tree) == list(ast.walk(tree))

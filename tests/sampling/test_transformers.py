@@ -16,7 +16,8 @@ from maxk.artifacts.records import Policy, Problem, Test
 from maxk.config import Sampling
 from maxk.errors import UserError
 from maxk.sampling import Completion, Request
-from maxk.sampling.transformers import RESOLUTION, TransformersBackend, _inverse, _uniforms
+from maxk.sampling.prefixes import RESOLUTION, inverse
+from maxk.sampling.transformers import TransformersBackend, _uniforms
 
 CONFIG = Sampling(n=8, chunk=4, max_tokens=20, batch_tokens=4096)
 PROBLEMS = [
@@ -216,7 +217,7 @@ def test_impossible_tokens_are_never_drawn() -> None:
     p = p.repeat(400_000, 1)
     extremes = torch.tensor([0.5, RESOLUTION - 0.5], dtype=torch.float64) / RESOLUTION
     row = torch.arange(len(p)).repeat_interleave(2)
-    drawn = _inverse(p, row, extremes.repeat(len(p))).view(-1, 3, 2)
+    drawn = inverse(p, row, extremes.repeat(len(p))).view(-1, 3, 2)
     assert (drawn == torch.tensor([[1, 3], [0, 0], [4, 4]])).all()
 
 

@@ -63,6 +63,12 @@ def test_overridden_methods_have_the_signatures_we_rely_on(method: str, paramete
     assert list(inspect.signature(getattr(GRPOTrainer, method)).parameters) == parameters
 
 
+def test_the_pass_of_the_parent_has_the_arguments_we_rely_on() -> None:
+    parameters = list(inspect.signature(GRPOTrainer._get_per_token_logps_and_entropies).parameters)
+    assert parameters[1:5] == ["model", "input_ids", "attention_mask", "logits_to_keep"]
+    assert {"batch_size", "compute_entropy"} <= set(parameters)
+
+
 def test_parent_reads_advantages_after_the_forward_pass() -> None:
     source = inspect.getsource(GRPOTrainer._compute_loss)
     assert source.index("_get_per_token_logps_and_entropies(") < source.index('inputs["advantages"]')

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import platform
 import subprocess
+import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +22,23 @@ def quiet_libraries() -> None:
 
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+
+
+@contextmanager
+def without(*libraries: str) -> Iterator[None]:
+    """Within the context, imports of these libraries fail, and `find_spec` does not find them.
+
+    For optional imports: transformers and TRL import scikit-learn (with SciPy), MLflow and peft wherever they are
+    installed, which takes a job seconds. What was imported before stays.
+    """
+    hidden = {name: None for name in libraries if name not in sys.modules}
+    sys.modules.update(hidden)  # type: ignore[arg-type]  # None marks a module that cannot be imported
+    try:
+        yield
+    finally:
+        for name in hidden:
+            if sys.modules[name] is None:
+                del sys.modules[name]
 
 
 def versions() -> dict[str, str]:

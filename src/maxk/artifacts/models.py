@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from maxk.artifacts import files
+from maxk.artifacts import environment, files
 from maxk.artifacts.digests import digest_of
 
 NO_CODE: dict[str, Any] = {"trust_remote_code": False}
@@ -76,7 +76,8 @@ def generation_config(model: str, revision: str | None) -> Any:
 
 def tokenizer(model: str, revision: str | None, **options: Any) -> Any:
     """The tokenizer of a model."""
-    from transformers import AutoTokenizer
+    with environment.without("sklearn"):
+        from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(model, revision=revision, **NO_CODE, **options)
 

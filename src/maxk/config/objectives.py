@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_type_hints
 
 from pydantic import (
     Field,
+    GetJsonSchemaHandler,
     PlainValidator,
     SerializeAsAny,
     TypeAdapter,
@@ -23,6 +24,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
 
 from maxk import objectives
 from maxk.objectives import Schedule, schedule
@@ -94,14 +96,15 @@ def section(type_: str) -> type[Objective]:
 
 def _descriptions(kind: type) -> dict[str, str]:
     """The docstrings of a dataclass's fields; pydantic reads those of one class at a time."""
-    found: dict[str, str] = {}
-    for part in reversed(kind.__mro__):
-        if is_dataclass(part) and "__annotations__" in vars(part):
-            properties = TypeAdapter(part).json_schema()["properties"]
-            found |= {
-                n: " ".join(node["description"].split()) for n, node in properties.items() if "description" in node
-            }
-    return found
+    return {name: text for part in reversed(kind.__mro__) for name, text in _own_descriptions(part).items()}
+
+
+@functools.cache
+def _own_descriptions(part: type) -> dict[str, str]:
+    if not is_dataclass(part) or "__annotations__" not in vars(part):
+        return {}
+    properties = TypeAdapter(part).json_schema()["properties"]
+    return {n: " ".join(node["description"].split()) for n, node in properties.items() if "description" in node}
 
 
 def _validate(content: Any) -> Objective:
@@ -116,16 +119,21 @@ def _validate(content: Any) -> Objective:
     return section(content["type"]).model_validate(content)
 
 
-AnyObjective = Annotated[
-    SerializeAsAny[Objective],
-    PlainValidator(
-        _validate,
-        json_schema_input_type=Annotated[
-            Union[tuple(map(section, objectives.OBJECTIVES))],  # noqa: UP007 - made at run time
-            Field(discriminator="type"),
-        ],
-    ),
-]
+class _AnySection:
+    """The JSON schema of the sections of all types, built when it is asked for: it takes half a second."""
+
+    @staticmethod
+    def __get_pydantic_json_schema__(_: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        sections: TypeAdapter[Any] = TypeAdapter(
+            Annotated[  # type: ignore[arg-type]
+                Union[tuple(map(section, objectives.OBJECTIVES))],  # noqa: UP007 - made at run time
+                Field(discriminator="type"),
+            ]
+        )
+        return handler(sections.core_schema)
+
+
+AnyObjective = Annotated[SerializeAsAny[Objective], PlainValidator(_validate), _AnySection]
 
 
 class Experiment(Section):

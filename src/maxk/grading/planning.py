@@ -38,7 +38,7 @@ def plan(source: str, share: bool) -> Plan:
         warnings.simplefilter("ignore")
         try:
             tree = ast.parse(source)
-            if any(map(_strains, ast.walk(tree))):
+            if ("finally" in source or "|" in source) and any(map(_strains, ast.walk(tree))):
                 return Plan()
             code = compile(tree, "main.py", "exec", dont_inherit=True)
         except (SyntaxError, ValueError, OverflowError):  # bad source, a NUL character, a lone surrogate, …

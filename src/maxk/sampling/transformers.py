@@ -16,13 +16,12 @@ The requests of a chunk are sorted by prompt length and packed into batches by a
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
 import torch
-from transformers import DynamicCache, StopStringCriteria, TopPLogitsWarper
+from transformers import StopStringCriteria, TopPLogitsWarper
 
 from maxk import sampling
 from maxk.artifacts import models
@@ -30,11 +29,9 @@ from maxk.artifacts.packing import packed
 from maxk.artifacts.records import Policy
 from maxk.config import Sampling
 from maxk.sampling import Completion, Drawn, Request
+from maxk.sampling.prefixes import RESOLUTION, RESOLUTION_BITS, Prefixes, draw, padded
 
 Prompts = Mapping[str, list[int]]  # token ids of every prompt
-
-RESOLUTION_BITS = 30  # of the uniform numbers; a row number plus a uniform number must fit a float64 (`_inverse`)
-RESOLUTION = 2**RESOLUTION_BITS
 
 
 class TransformersBackend:
@@ -96,22 +93,17 @@ class TransformersBackend:
         stop = torch.tensor(self.stop_tokens, device=self.device)
         tokens = torch.full(uniforms.shape, -1, device=self.device)
 
-        running = torch.arange(len(tokens), device=self.device)  # unfinished samples
-        row = torch.tensor([row_of[r.prompt] for r in batch for _ in range(r.count)], device=self.device)  # their rows
-        prefixes = _Prefixes(self.model, [prompts[prompt] for prompt in row_of], self.device)
-        for step in range(self.config.max_tokens):
-            p = self._distribution(prefixes.logits)
-            drawn = _inverse(p, row, uniforms[running, step])
-            tokens[running, step] = drawn
-            on = ~torch.isin(drawn, stop)
-            if self.stop_strings is not None:
-                since = max(0, step + 1 - self.stop_strings.maximum_token_len)  # a stop string has no more tokens
-                on &= ~self.stop_strings(tokens[running, since : step + 1], None)
-            running, row, drawn = running[on], row[on], drawn[on]
-            if len(running) == 0 or step + 1 == self.config.max_tokens:
-                break
-            extended, row = torch.unique(row * p.shape[1] + drawn, return_inverse=True)
-            prefixes.extend(extended // p.shape[1], extended % p.shape[1])
+        row = torch.tensor([row_of[r.prompt] for r in batch for _ in range(r.count)], device=self.device)
+        prefixes = Prefixes(self.model, *padded([prompts[prompt] for prompt in row_of], self.device))
+
+        def ended(running: torch.Tensor, end: int) -> torch.Tensor:
+            last = torch.isin(tokens[running, end - 1], stop)
+            if self.stop_strings is None:
+                return last
+            since = max(0, end - self.stop_strings.maximum_token_len)  # a stop string has no more tokens
+            return torch.logical_or(last, self.stop_strings(tokens[running, since:end], None))
+
+        draw(prefixes, row, tokens, uniforms, lambda *_: self._distribution(prefixes.logits), ended)
         return tokens
 
     def _distribution(self, logits: torch.Tensor) -> torch.Tensor:
@@ -120,40 +112,6 @@ class TransformersBackend:
         if self.config.top_p < 1.0:
             logits = TopPLogitsWarper(self.config.top_p)(None, logits)
         return logits.softmax(-1)
-
-
-class _Prefixes:
-    """The distinct prefixes of a batch's samples: one row each in the key-value cache, with next-token logits."""
-
-    def __init__(self, model: torch.nn.Module, prompts: Sequence[list[int]], device: torch.device) -> None:
-        self.model = model
-        self.cache = DynamicCache(config=model.config)
-        # `past_key_values` became `cache` in transformers 5.24; vLLM's environment has an older one.
-        self.cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
-        width = max(map(len, prompts))  # padded on the left: every prompt ends where its completions begin
-        self.mask = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=device)
-        self.positions = (self.mask.cumsum(1) - 1).clamp(min=0)
-        self.logits = self._forward(torch.tensor([[0] * (width - len(ids)) + ids for ids in prompts], device=device))
-
-    def extend(self, parents: torch.Tensor, tokens: torch.Tensor) -> None:
-        """Replaces the rows: the new row i is the old row `parents[i]` followed by `tokens[i]`."""
-        if not torch.equal(parents, torch.arange(len(self.mask), device=parents.device)):
-            self.cache.batch_select_indices(parents)
-        self.mask = torch.cat([self.mask[parents], self.mask.new_ones(len(parents), 1)], dim=1)
-        self.positions = self.positions[parents, -1:] + 1
-        self.logits = self._forward(tokens[:, None])
-
-    def _forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        output = self.model(
-            input_ids=input_ids,
-            attention_mask=self.mask,
-            position_ids=self.positions,
-            use_cache=True,
-            logits_to_keep=1,
-            **{self.cache_name: self.cache},
-        )
-        logits: torch.Tensor = output.logits[:, -1]
-        return logits
 
 
 def _uniforms(request: Request, length: int) -> torch.Tensor:
@@ -165,13 +123,3 @@ def _uniforms(request: Request, length: int) -> torch.Tensor:
     generator = np.random.Philox(key=request.seed, counter=request.first * counters)
     bits = generator.random_raw((request.count, 4 * counters))[:, :length] >> (64 - RESOLUTION_BITS)
     return torch.from_numpy((bits.astype(np.float64) + 0.5) / RESOLUTION)
-
-
-def _inverse(p: torch.Tensor, row: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """The token at which the cumulative distribution of `p[row[i]]` passes `uniform[i]`, for every sample i.
-
-    The rows' distributions are concatenated, row r covering r to r + 1, so one search serves all samples.
-    """
-    cumulative = p.cumsum(1, dtype=torch.float64)
-    line = cumulative.div_(cumulative[:, -1:].clone()).add_(torch.arange(len(p), device=p.device)[:, None])
-    return torch.searchsorted(line.flatten(), row + uniform) - row * p.shape[1]

@@ -135,19 +135,21 @@ def _optimise(
     lineage: str,
     run: tracking.Run,
 ) -> dict[str, Any]:
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import torch
-    from transformers.trainer_callback import PrinterCallback
-
     from maxk.artifacts import environment, models
     from maxk.evaluation import problem_grader
-    from maxk.training.arguments import arguments, lora, schedule
-    from maxk.training.callbacks import EndsOfCompletions, MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
-    from maxk.training.reward import PassRateReward
-    from maxk.training.trainer import PolicyTrainer
+
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    training, name = config.training_of(objective), policy_name(objective, seed)
+    with environment.without("mlflow", "sklearn", *(() if training.lora else ("peft",))):
+        import torch
+        from transformers.trainer_callback import PrinterCallback
+
+        from maxk.training.arguments import arguments, lora, schedule
+        from maxk.training.callbacks import EndsOfCompletions, MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
+        from maxk.training.reward import PassRateReward
+        from maxk.training.trainer import PolicyTrainer
 
     environment.quiet_libraries()
-    training, name = config.training_of(objective), policy_name(objective, seed)
     if not torch.cuda.is_available():
         torch.set_num_threads(1)  # more threads do not speed up small models, and jobs run side by side
     elif training.gpu < 1:

@@ -15,6 +15,7 @@ from maxk.config import Training, read_yaml
 from maxk.errors import UserError
 
 DEEPSPEED = "deepspeed==0.19.8"  # the tested version (docs/scale.md)
+REPLICATED = ("NO", "MULTI_CPU", "MULTI_GPU")  # strategies under which every process holds the whole model
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Sharding:
     @property
     def shards(self) -> bool:
         """Whether each process holds only a part of the weights."""
-        return self.strategy not in ("NO", "MULTI_GPU", "MULTI_CPU")
+        return self.strategy not in REPLICATED
 
 
 def read(path: str) -> Sharding:

@@ -10,15 +10,17 @@ completions).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from peft import LoraConfig
 from trl import GRPOConfig
 
 from maxk.artifacts import models
 from maxk.config import Training
 from maxk.trl.vllm import UNUSED_UTILIZATION
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
 
 
 def schedule(config: Training, problems: int, seed: int) -> list[int]:
@@ -109,7 +111,7 @@ def _entropy(config: Training) -> dict[str, Any]:
 def _generation(config: Training) -> dict[str, Any]:
     chosen = config.generator
     if chosen.backend == "transformers":
-        return {"generation_kwargs": {"stop_strings": list(config.stop)}} if config.stop else {}
+        return {}
     corrected = chosen.importance_sampling != "none"
     return {
         "use_vllm": True,
@@ -147,6 +149,8 @@ def lora(config: Training) -> LoraConfig | None:
     """peft's configuration of the adapters; None without `training.lora`."""
     if config.lora is None:
         return None
+    from peft import LoraConfig
+
     targets = config.lora.target_modules
     return LoraConfig(
         task_type="CAUSAL_LM",

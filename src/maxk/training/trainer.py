@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import StopStringCriteria
 
 from maxk.errors import UserError
 from maxk.grading import extract_program
-from maxk.sampling import stopping
+from maxk.sampling import prefixes, stopping
+from maxk.training.accelerate_config import REPLICATED
 from maxk.training.reward import text_of
 from maxk.trl import MaxkTrainer
 from maxk.trl.vllm import fixed_cache, own_port
@@ -26,7 +28,7 @@ class PolicyTrainer(MaxkTrainer):
     """MaxkTrainer for problems with tests: every row of its datasets has a `problem_id`.
 
     reference_precision   "float32" or "bfloat16": the type of the reference model's weights.
-    stop                  strings that end a completion; the generator must be told of them, too (`arguments`).
+    stop                  strings that end a completion; vLLM must be told of them, too (`arguments`).
     kv_cache_gb           size of colocated vLLM's cache; None: what `vllm_gpu_memory_utilization` leaves for it.
 
     Reward functions with a method `start` begin as soon as the completions are there, so that programs run while the
@@ -45,10 +47,19 @@ class PolicyTrainer(MaxkTrainer):
         with fixed_cache(kv_cache_gb):
             super().__init__(*args, **kwargs)
         self._stop = tuple(stop)
-        if stop and not self.use_vllm:  # generate() looks for stop strings only if it is given the tokenizer
-            self.model.generate = partial(self.model.generate, tokenizer=self.processing_class)
+        if not self.use_vllm:
+            self.model.generate = partial(self.model.generate, **self._generate_options())
         if reference_precision == "bfloat16" and self.ref_model is not None:
             self.ref_model.to(torch.bfloat16)
+
+    def _generate_options(self) -> dict[str, Any]:
+        """Stop strings, and the loop that computes equal prefixes once where no process waits for another one's."""
+        options: dict[str, Any] = {}
+        if self._stop:
+            options["stopping_criteria"] = [StopStringCriteria(self.processing_class, list(self._stop))]
+        if self.accelerator.distributed_type.value in REPLICATED:
+            options["custom_generate"] = prefixes.generate
+        return options
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._problem_ids = [row["problem_id"] for row in inputs]

@@ -11,6 +11,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from maxk.estimators import powers_of_two
 from maxk.objectives.diagnostics import diagnose, group_max_at_k, ratio_quantiles
+from maxk.trl import trees
 from maxk.trl.microbatches import by_length
 from maxk.trl.options import Given, as_objective, require_supported
 from maxk.trl.ratios import log_ratios, loss_mask, sequence_factor
@@ -54,6 +55,8 @@ class MaxkTrainer(GRPOTrainer):
         self._loss_inputs: dict[str, Any] | None = None  # of the loss being computed
         self._one_step = self.args.gradient_accumulation_steps % self.args.steps_per_generation == 0
         self._in_pass_ratios = self._can_hold_groups()
+        on_cpu = self.accelerator.device.type == "cpu"  # on GPUs it was not measured, and flash attention has no masks
+        self._shares_prefixes = on_cpu and not self.aux_loss_enabled and trees.supports(self.model.config)
         if self.use_vllm and not self._uses_sampler_logps():
             return_no_logprobs(self.vllm_generation)
         if self.use_vllm and self.vllm_mode == "colocate" and self.args.vllm_tensor_parallel_size == 1:
@@ -156,10 +159,26 @@ class MaxkTrainer(GRPOTrainer):
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         """The parent reads advantages and π_old from its inputs after this pass; a contract test checks that."""
-        output = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        output = self._logps_and_entropies(*args, **kwargs)
         if self._loss_inputs is not None:
             self._update_loss_inputs(self._loss_inputs, output[0].detach())
         return output
+
+    def _logps_and_entropies(
+        self, model: Any, input_ids: Tensor, attention_mask: Tensor, kept: int, *args: Any, **kwargs: Any
+    ) -> Any:
+        if not self._shares_prefixes:
+            return super()._get_per_token_logps_and_entropies(model, input_ids, attention_mask, kept, *args, **kwargs)
+        size = kwargs.get("batch_size") or len(input_ids)
+        logps, entropies = [], []
+        for ids, mask in zip(torch.split(input_ids, size), torch.split(attention_mask, size), strict=True):
+            tree = trees.build(ids, mask, kept)
+            with self.accelerator.autocast():
+                output = model(**tree.inputs, fused_lm_head=True)
+            logps.append(tree.spread(output.log_probs))
+            if kwargs.get("compute_entropy"):  # the reference model computes none
+                entropies.append(tree.spread(output.entropy))
+        return torch.cat(logps), torch.cat(entropies) if entropies else None, None
 
     def _update_loss_inputs(self, inputs: dict[str, Any], logps: Tensor) -> None:
         """π_old of the first pass, and advantages at the current ratios."""

@@ -25,6 +25,7 @@ import functools
 import importlib
 import re
 import types
+from typing import Any
 
 # Kinds: d data, i iterator (streams, too), f function, t type, k sort key, e exception, c exception that may be caught,
 # @ decorator. A row gives the kinds of the arguments (i: or data; * repeats the last), that of the result, and names.
@@ -135,6 +136,19 @@ def refusal(tree: ast.Module) -> str | None:
     return "sets and floats" if check.sets and check.floats else None
 
 
+def _walk(tree: ast.AST) -> list[ast.AST]:
+    """The nodes in the order of `ast.walk`, in half its time; in training this runs for every program."""
+    nodes = [tree]
+    for node in nodes:  # which grows meanwhile
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if isinstance(value, ast.AST):
+                nodes.append(value)
+            elif isinstance(value, list):
+                nodes.extend(part for part in value if isinstance(part, ast.AST))
+    return nodes
+
+
 class _Check:
     """Two walks over a program: the kinds of names, then the kind of every expression against what its place takes."""
 
@@ -143,19 +157,25 @@ class _Check:
         self.sets = self.floats = False
 
     def names(self, tree: ast.Module) -> None:
-        nodes = list(ast.walk(tree))
-        for node in nodes:
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                self._import(node)
-        for node in nodes:
+        imports: list[Any] = []
+        binders: list[Any] = []
+        names: list[Any] = []
+        others: list[Any] = []
+        lists = {ast.Import: imports, ast.ImportFrom: imports, ast.Name: names}
+        lists |= dict.fromkeys((ast.FunctionDef, ast.arg, ast.Assign), binders)
+        for node in _walk(tree):
+            lists.get(type(node), others).append(node)
+        for node in imports:
+            self._import(node)
+        for node in binders:
             if isinstance(node, ast.FunctionDef):
                 self._bind(node.name, "f")
             elif isinstance(node, ast.arg):
                 self._bind(node.arg, "d")
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            elif isinstance(node.targets[0], ast.Name):
                 self._bind(node.targets[0].id, self._kind_of(node.value))
-        for node in nodes:
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) and node.id not in self.kinds:
+        for node in names:
+            if not isinstance(node.ctx, ast.Load) and node.id not in self.kinds:
                 self._bind(node.id, "d")
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:

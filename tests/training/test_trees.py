@@ -1,0 +1,88 @@
+"""Trees of completions give the log-probabilities and gradients of one row per completion."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
+from trl.trainer.utils import add_fused_lm_head
+
+from maxk.trl import trees
+
+# Of prompts: equal ones apart, one of one token; of completions: equal ones, beginnings of others, one that is empty.
+BATCH = [
+    ([2, 3, 4], [5, 6, 1]),
+    ([7], [5, 6, 1]),
+    ([2, 3, 4], [5, 6, 7, 1]),
+    ([2, 3, 4], [5, 6, 1]),
+    ([8, 9], []),
+    ([2, 3, 4], [9, 1]),
+    ([7], [5]),
+]
+KEPT = 4
+
+
+def padded() -> tuple[Tensor, Tensor]:
+    """Prompts padded on the left, completions on the right, as TRL lays them out."""
+    rows = [
+        ([0] * (3 - len(p)) + p + c + [0] * (KEPT - len(c)), [0] * (3 - len(p)) + [1] * len(p + c)) for p, c in BATCH
+    ]
+    return torch.tensor([ids for ids, _ in rows]), torch.tensor([real + [0] * (7 - len(real)) for _, real in rows])
+
+
+def plain(model: torch.nn.Module, temperature: float) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and entropies of completion tokens, one row per completion, by the model's own head."""
+    ids, mask = padded()
+    log_p = (model(input_ids=ids, attention_mask=mask).logits[:, :-1] / temperature).log_softmax(-1)[:, -KEPT:]
+    real = mask[:, -KEPT:].bool()
+    own = log_p.gather(-1, ids[:, -KEPT:, None])[..., 0]
+    return own.masked_fill(~real, 0.0), -(log_p.exp() * log_p).sum(-1).masked_fill(~real, 0.0)
+
+
+def of_trees(model: torch.nn.Module) -> tuple[Tensor, Tensor]:
+    tree = trees.build(*padded(), KEPT)
+    output = model(**tree.inputs, fused_lm_head=True)
+    return tree.spread(output.log_probs), tree.spread(output.entropy)
+
+
+def gradient(model: torch.nn.Module, log_p: Tensor) -> Tensor:
+    weights = torch.linspace(-1, 2, log_p.numel()).view_as(log_p)
+    model.zero_grad()
+    torch.autograd.backward((log_p * weights).sum())
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_log_probabilities_and_gradients_are_those_of_single_rows(temperature: float, letters_model: str) -> None:
+    model = AutoModelForCausalLM.from_pretrained(letters_model)
+    expected, expected_entropies = plain(model, temperature)
+    expected_gradient = gradient(model, expected)
+    add_fused_lm_head(model, temperature=temperature, outputs=("log_probs", "entropy"))
+    found, entropies = of_trees(model)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(entropies, expected_entropies, rtol=1e-5, atol=1e-5)
+    assert expected_gradient.norm() > 0.1
+    torch.testing.assert_close(gradient(model, found), expected_gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_every_distinct_prefix_is_one_node() -> None:
+    """Of [2, 3, 4]: two tokens of the prompt, then 5, 56, 561, 567, 5671, 9, 91. The rest is padded."""
+    tree = trees.build(*padded(), KEPT)
+    assert tree.inputs["input_ids"].shape == (3, 9)
+    assert tree.inputs["shift_labels"][0].tolist() == [-100, -100, 5, 6, 1, 7, 1, 9, 1]
+    assert tree.inputs["input_ids"][0].tolist() == [2, 3, 4, 5, 6, 6, 7, 4, 9]
+    assert tree.inputs["position_ids"][0].tolist() == [0, 1, 2, 3, 4, 4, 5, 2, 3]
+
+
+def test_models_that_see_otherwise_are_not_supported() -> None:
+    def config(kind: type, implementation: str = "sdpa", **options: object) -> object:
+        made = kind(**options)
+        made._attn_implementation = implementation
+        return made
+
+    assert trees.supports(config(LlamaConfig))
+    assert trees.supports(config(Qwen2Config))
+    assert not trees.supports(config(LlamaConfig, "flash_attention_2"))
+    sliding = config(Qwen2Config, use_sliding_window=True, sliding_window=8, max_window_layers=0)
+    assert not trees.supports(sliding)
