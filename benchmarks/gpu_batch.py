@@ -144,18 +144,21 @@ def make(config: Config, model: str, variant: Variant, reward: PassRateReward, a
         kind=timed_kind(variant.kind),
     )
     if trainer.use_vllm:
-        set_engine(trainer, variant)
+        set_engine(trainer, variant, stops=bool(config.training.stop))
     if variant.training.get("reference_precision") == "bfloat16":
         trainer.ref_model.to(torch.bfloat16)
     return trainer
 
 
-def set_engine(trainer: GRPOTrainer, variant: Variant) -> None:
-    """The variant's way of asking vLLM for completions and of giving it weights."""
+def set_engine(trainer: GRPOTrainer, variant: Variant, stops: bool) -> None:
+    """The variant's way of asking vLLM for completions and of giving it weights.
+
+    Where the experiment has stop strings (`stops`), vLLM decodes tokens in every variant, to find them.
+    """
     engine = trainer.vllm_generation
     engine.__dict__.pop("generate", None)
     engine.logprobs = 0
-    engine.generation_kwargs["detokenize"] = variant.detokenize
+    engine.generation_kwargs["detokenize"] = variant.detokenize or stops
     if not variant.logprobs:
         return_no_logprobs(engine)
     if not variant.n_requests:

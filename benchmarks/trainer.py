@@ -36,6 +36,7 @@ from maxk.data import prompts
 from maxk.training.arguments import arguments
 from maxk.training.pretrain import pretrain
 from maxk.trl import MaxkTrainer
+from maxk.trl.vllm import fixed_cache, own_port
 
 ROOT = Path(__file__).parent.parent
 CASES = [("grpo", 1), ("bon_mean", 1), ("bon_loo1", 1), ("bon_offpolicy", 3), ("bon_offpolicy_exact", 3)]
@@ -126,11 +127,11 @@ def make_trainer(
     common["args"].save_strategy = "no"
     if full_length:
         common["args"].generation_kwargs = {"min_new_tokens": training.max_tokens}
-    if objective is None:
-        trainer = (kind or GRPOTrainer)(**common)
-    else:
-        k = training.num_generations // 2
-        trainer = (kind or MaxkTrainer)(**common, objective={"type": objective, "k": k})
+    if objective is not None:
+        common["objective"] = {"type": objective, "k": training.num_generations // 2}
+    own_port()
+    with fixed_cache(training.generator.kv_cache_gb):
+        trainer = (kind or (MaxkTrainer if objective else GRPOTrainer))(**common)
     trainer.remove_callback(PrinterCallback)
     return trainer
 
