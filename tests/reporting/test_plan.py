@@ -77,7 +77,10 @@ def test_times_of_finished_jobs_replace_the_rates(
         ("train", "bon_offpolicy", "seed0", 400),
         ("train", "bon_offpolicy", "seed1", 800),
         ("sample", "base", "0", 100),
-        ("sample", "bon_offpolicy", "seed0", "1", 300),
+        ("sample", "base", "1", 120),
+        ("sample", "base", "2", 140),  # there were three shards
+        ("sample", "bon_offpolicy", "seed0", "0", 240),
+        ("sample", "bon_offpolicy", "seed0", "1", 200),
     ):
         path = Path(config.layout.benchmark(*stage))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +91,7 @@ def test_times_of_finished_jobs_replace_the_rates(
     assert (sample.hours, sample.device_hours) == (200 / 3600, 6 * 200 / 3600)
     assert rows["verify"].measured == 0
     said = "\n".join(plan.lines(config, rates, "7b-h100"))
-    assert "measured, not estimated by rates: train bon_offpolicy (2 jobs), sample (2 jobs)" in said
+    assert "measured, not estimated by rates: train bon_offpolicy (2 runs), sample (2 runs)" in said
 
 
 def test_processes_share_the_tokens_and_hold_their_gpus(defaults: dict, rates: Rates, root: Path) -> None:

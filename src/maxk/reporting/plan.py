@@ -80,7 +80,7 @@ class Row(NamedTuple):
     device_hours: float = 0
     core_hours: float = 0
     disk_gb: float = 0
-    measured: int = 0  # jobs of the stage that have finished, from which `hours` comes
+    measured: int = 0  # runs of the stage (for all shards of a policy) that have finished, from which `hours` comes
 
 
 def read_rates(path: str) -> Rates:
@@ -130,9 +130,10 @@ def plan(config: Config, profile: Profile) -> Iterator[Row]:
     seconds = tokens / profile.generated_tokens_per_s.value / config.sampling.gpus / jobs + profile.startup_s.value
     sample = Row("sample", jobs, memory_gb=memory.sample(config) / 1e3, samples=samples)
     sample = sample._replace(disk_gb=tokens * profile.bytes_per_token.value / 1e9)
-    yield _on_devices(sample, seconds, config.sampling.gpus, profile, config.sampling.gpu, finished(config, "sample"))
+    taken = _by_shard(config, "sample")
+    yield _on_devices(sample, seconds, config.sampling.gpus, profile, config.sampling.gpu, taken)
     graded = tests / profile.tests_per_s.value / SECONDS
-    hours, taken = graded / config.verification.workers / jobs, finished(config, "verify")
+    hours, taken = graded / config.verification.workers / jobs, _by_shard(config, "verify")
     if taken:
         hours = statistics.mean(taken) / SECONDS
     verify = Row("verify", jobs, memory_gb=memory.verify(config) / 1e3, hours=hours, samples=samples, tests=tests)
@@ -162,14 +163,22 @@ def _training(config: Config, objective: str, profile: Profile) -> Row:
         core_hours=seeds * graded / SECONDS,
         disk_gb=seeds * profile.policy_gb.value,
     )
-    return _on_devices(row, seconds, training.processes, profile, training.gpu, finished(config, "train", objective))
+    taken = [second for jobs in finished(config, "train", objective).values() for second in jobs]
+    return _on_devices(row, seconds, training.processes, profile, training.gpu, taken)
 
 
-def finished(config: Config, *stage: str) -> list[float]:
-    """Seconds of the stage's jobs that have finished, as Snakemake measured them."""
-    paths = Path(config.layout.benchmark(*stage)).with_suffix("").rglob("*.tsv")
-    rows = [next(csv.DictReader(path.read_text().splitlines(), delimiter="\t")) for path in sorted(paths)]
-    return [float(row["s"]) for row in rows]
+def finished(config: Config, *stage: str) -> dict[Path, list[float]]:
+    """Seconds of the stage's jobs that have finished, as Snakemake measured them, by folder."""
+    found: dict[Path, list[float]] = {}
+    for path in sorted(Path(config.layout.benchmark(*stage)).with_suffix("").rglob("*.tsv")):
+        [row] = csv.DictReader(path.read_text().splitlines(), delimiter="\t")
+        found.setdefault(path.parent, []).append(float(row["s"]))
+    return found
+
+
+def _by_shard(config: Config, stage: str) -> list[float]:
+    """Seconds that a shard takes, from every policy that has finished shards, perhaps of another number."""
+    return [sum(jobs) / config.sampling.shards for jobs in finished(config, stage).values()]
 
 
 def _on_devices(
@@ -177,8 +186,8 @@ def _on_devices(
 ) -> Row:
     """The row with the time of its jobs: on GPUs, or on cores if the profile has no GPU.
 
-    `seconds` come from rates of a job alone on its GPU; the times of finished jobs `taken` replace them, and those jobs
-    shared the GPU if they take a `fraction`.
+    `seconds` come from rates of a job alone on its GPU; the times of finished jobs, `taken`, replace them, and those
+    jobs shared the GPU if they take a `fraction`.
     """
     hours = (statistics.mean(taken) if taken else seconds) / SECONDS
     row = row._replace(hours=hours, measured=len(taken))
@@ -225,7 +234,7 @@ def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
         time = _time(total(rows).device_hours / devices)
         yield f"{time} on {markdown.count(devices, 'GPU')}, if none is ever idle"
     yield f"{_size(peak_disk_gb(config, rows, profile))} of disk at most, with the checkpoints of training jobs"
-    if timed := [f"{row.stage} ({markdown.count(row.measured, 'job')})" for row in rows if row.measured]:
+    if timed := [f"{row.stage} ({markdown.count(row.measured, 'run')})" for row in rows if row.measured]:
         yield f"measured, not estimated by rates: {', '.join(timed)}"
     yield ""
     for dataset, section in config.datasets.items():
