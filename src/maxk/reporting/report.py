@@ -80,8 +80,16 @@ def to_html(scores: Scores, config: Config, revision: str | None) -> str:
 
 
 def html(text: str) -> Markup:
-    """HTML of our own Markdown. Its texts are escaped where they are written (`maxk.reporting.markdown`)."""
-    return Markup(MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
+    """HTML of our own Markdown. Its texts are escaped where they are written (`maxk.reporting.markdown`).
+
+    Its headings stand below those of the page's sections.
+    """
+    reader = MarkdownIt("commonmark", {"html": True}).enable("table")
+    tokens = reader.parse(text)
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(6, int(token.tag[1]) + 2)}"
+    return Markup(reader.renderer.render(tokens, reader.options, {}))
 
 
 def _facts(scores: Scores, config: Config, revision: str | None) -> dict[str, str]:
