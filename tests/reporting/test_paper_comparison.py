@@ -88,3 +88,20 @@ def test_datasets_without_a_role_in_the_paper_have_no_counterpart(experiment: Ca
     made.score("base", "easy", [0.5])
     assert rows(made) == []
     assert "no policy and dataset has a published counterpart" in Path("results/comparison.md").read_text()
+
+
+# pandas warns where a frame without values decides about the types of another.
+@pytest.mark.filterwarnings("error::FutureWarning")
+def test_a_base_model_alone_has_values_and_no_directions(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(objectives={}).score_all({"base": {"easy": [0.0, 1.0], "hard": [1.0, 1.0]}})
+    assert {(row["policy"], row["against"]) for row in rows(made)} == {("base", None)}
+    text = Path("results/comparison.md").read_text()
+    assert "| Base model | 0.500 · 0.317 | 1.000 · 0.070 |" in text
+    assert "same sign" not in text
+    assert "Arrows" not in text
+
+
+@pytest.mark.filterwarnings("error::FutureWarning")
+def test_policies_that_are_not_scored_yet_are_blank(experiment: Callable[..., Experiment]) -> None:
+    made = experiment().score_all({"base": {"easy": [0.0, 1.0], "hard": [1.0, 1.0]}})
+    assert {row["ours"] for row in rows(made) if row["against"]} == {None}

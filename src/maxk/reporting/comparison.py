@@ -59,15 +59,17 @@ def compare(scores: Scores, config: Config) -> pd.DataFrame:
     cells = paper[paper.policy.isin(scores.labels) & paper.k.isin(scores.ks)]
     cells = cells.merge(roles, on="paper_dataset").reset_index(names="order")
     means = estimates.means(scores, config).rename(columns={"mean": "ours"})
-    parts = [cells.merge(means[[*_OURS, "ours", "low", "high"]], on=_OURS, how="left")]
-    parts += [_against(one, cells, paper, estimates.differences(scores, config)) for one in REFERENCES]
-    return _finished(pd.concat(parts).sort_values("order", kind="stable"), scores)
+    values = cells.merge(means[[*_OURS, "ours", "low", "high"]], on=_OURS, how="left").assign(against=None, about=None)
+    changes = [_against(one, cells, paper, estimates.differences(scores, config)) for one in REFERENCES]
+    frame = pd.concat([values, *(one for one in changes if len(one))])
+    return _finished(frame.sort_values("order", kind="stable"), scores)
 
 
 def _against(reference: str, cells: pd.DataFrame, paper: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
     """Differences to a reference, ours and the paper's."""
     theirs = paper[paper.policy == reference].drop_duplicates(_CELL).drop(columns=["table", "policy"])
     ours = differences[differences.comparison == f"vs {reference}"].rename(columns={"difference": "ours"})
+    ours = ours.astype({"k": int, "ours": float, "low": float, "high": float})  # an empty frame has no types
     found = cells[~cells.policy.isin([BASE, reference])].merge(
         theirs, on=["paper_dataset", "metric", "k"], suffixes=("", "_reference")
     )
@@ -120,20 +122,17 @@ def counts_to_markdown(frame: pd.DataFrame) -> str:
     if any(kind.startswith("directions only") for kind in kinds):
         lines += [
             "Tasks or base model are not the paper's, so values do not measure how well the paper is reproduced, and "
-            "no difference to a published value is taken. What can agree is the direction in which a policy differs "
-            "from the base model, or from GRPO.",
+            "no difference to a published value is taken. What can agree is the direction in which a trained policy "
+            "differs from the base model, or from GRPO.",
             "",
         ]
-    header = ["difference to", "quantity", "cells", "same sign", "decided", "decided, same sign"]
-    lines += markdown.head(header, words=2) + [markdown.row(map(str, row)) for row in _counts(frame)]
+    if counts := [markdown.row(map(str, row)) for row in _counts(frame)]:
+        header = ["difference to", "quantity", "cells", "same sign", "decided", "decided, same sign"]
+        lines += [*markdown.head(header, words=2), *counts, ""]
+        lines += ["A cell is a policy on a dataset. Decided: the interval of our difference excludes zero.", ""]
     if "trainings" in set(frame.about):
-        lines += ["", *markdown.seed_notes(1)]
-    lines += [
-        "",
-        "A cell is a policy on a dataset. Decided: the interval of our difference excludes zero. All cells, intervals "
-        "and published numbers: comparison.csv.",
-    ]
-    return "\n".join(lines) + "\n"
+        lines += [*markdown.seed_notes(1), ""]
+    return "\n".join([*lines, "All cells, intervals and published numbers: comparison.csv."]) + "\n"
 
 
 def _counts(frame: pd.DataFrame) -> Iterator[tuple[str | int, ...]]:
@@ -162,7 +161,7 @@ def cells_to_markdown(frame: pd.DataFrame) -> str:
             labels = shown.set_index("policy").label.to_dict()
             lines += [f"## {quantity}: ours · the paper's", "", *markdown.head([quantity, *table.columns])]
             lines += [markdown.row([markdown.escape(labels[policy]), *row]) for policy, row in table.iterrows()] + [""]
-    if lines:
+    if len(changes):
         lines.append("Arrows: above or below the base model, ours and the paper's; bold where they disagree.")
     return "\n".join(lines) + "\n"
 
