@@ -79,6 +79,14 @@ def test_differences_are_to_the_reference_and_paired(study: Experiment) -> None:
     assert rows["grpo"]["max@1_difference"] == ""
 
 
+def test_a_question_is_text(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(experiments={"study": {**STUDY, "question": "Is <k> * 2\ntoo much?"}})
+    made.score_all({**REWARDS, "fast/seed0": FAST_REWARDS, "slow/seed0": SLOW_REWARDS})
+    found = experiments.collect("study", made.config)
+    text = experiments.to_markdown(found, experiments.table(found))
+    assert text.splitlines()[0] == r"**study: Is \<k> \* 2 too much?**"
+
+
 def test_without_a_choice_all_problems_count(experiment: Callable[..., Experiment]) -> None:
     made = experiment(experiments={"study": {**STUDY, "choose": None, "against": None}})
     made.score_all({**REWARDS, "fast/seed0": FAST_REWARDS, "slow/seed0": SLOW_REWARDS})
@@ -127,7 +135,7 @@ def test_missing_scores_are_blank_with_a_note_and_choose_nothing(experiment: Cal
 def test_reports_are_reproducible_and_figures_drawn(study: Experiment) -> None:
     write_log(study, "grpo", kl=[0.0, 0.1, 0.2, 0.4], best=[0.2, 0.4, 0.6, 1.0])
     paths = experiments.write("study", study.config)
-    assert [Path(path).suffix for path in paths] == [".csv", ".md", ".png", ".pdf", ".html"]
+    assert [Path(path).suffix for path in paths] == [".csv", ".md", ".png", ".pdf"]
     before = [files.digest(path) for path in paths]
     assert [files.digest(path) for path in experiments.write("study", study.config)] == before
 
