@@ -142,11 +142,14 @@ def test_a_base_model_alone_has_a_useful_report(experiment: Callable[..., Experi
 
 
 def test_names_of_users_are_text(experiment: Callable[..., Experiment]) -> None:
-    made = experiment(objectives={"grpo": {"type": "grpo", "label": "<script>A & B"}})
+    label, model = "<script>A & B&lt;", "<script>/_m_"
+    made = experiment(base={"source": "hub", "model": model}, objectives={"grpo": {"type": "grpo", "label": label}})
     made.score_all({"base": {"easy": [0.0], "hard": [0.5]}, "grpo/seed0": {"easy": [0.5], "hard": [0.5]}})
     html = page(written(made))
     assert "<script" not in html
-    assert "&lt;script&gt;A &amp; B has the highest mean" in html
+    assert "&lt;script&gt;A &amp; B&amp;lt; has the highest mean" in html  # from the template
+    assert "&lt;script&gt;A &amp; B&amp;lt;</td>" in html  # from Markdown
+    assert "Base model: &lt;script&gt;/_m_." in html
 
 
 def test_what_is_missing_is_one_line(small: Experiment) -> None:

@@ -262,7 +262,7 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
     """The table for readers: estimates with intervals, differences to the reference, KL."""
     headline, scores = findings.headline, findings.scores
     header = ["Policy", "max@1", headline, f"{headline} − reference", "final KL", "at equal KL: max@1", "max@n"]
-    lines = [f"**{findings.name}: {findings.experiment.question}**", "", *markdown.head(header)]
+    lines = [f"**{findings.name}: {markdown.escape(findings.experiment.question)}**", "", *markdown.head(header)]
     lines += [markdown.row(_markdown_cells(row, findings)) for row in estimates.records(frame)]
     level = f"{findings.config.report.confidence:.0%}"
     problems = sum(scores.problems(dataset) for dataset in scores.datasets)

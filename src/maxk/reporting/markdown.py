@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from maxk.statistics import Estimate
 
+_MARKS = re.compile(r"[\\|*_`<\[]|&(?=#?\w+;)")  # the last begins an HTML entity
+
 
 def escape(text: str) -> str:
     """The text on one line, with nothing in it that Markdown would read as a mark."""
-    return "".join(f"\\{c}" if c in r"\|*_`<[" else c for c in " ".join(text.split()))
+    return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
 
 
 def count(number: int, noun: str) -> str:

@@ -20,6 +20,7 @@ from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, HubBase
 from maxk.reporting import MEAN, comparison, estimates, lineage, markdown
+from maxk.reporting.headline import Interval
 from maxk.reporting.load import Scores
 
 Row = Mapping[str, Any]
@@ -74,7 +75,9 @@ def _lines(lines: Iterable[str]) -> str:
 
 # --------------------------------------------------------------------------------------------------- sections
 def _what(scores: Scores, config: Config) -> Iterator[str]:
-    base = config.base.model if isinstance(config.base, HubBase) else "a small decoder pretrained in the pipeline"
+    base = "a small decoder pretrained in the pipeline"
+    if isinstance(config.base, HubBase):
+        base = markdown.escape(config.base.model)
     problems = ", ".join(f"{dataset} ({scores.problems(dataset)})" for dataset in scores.datasets)
     trained = (
         f"{markdown.count(len(config.objectives), 'objective')} trained from it on "
@@ -121,11 +124,7 @@ def _by_dataset(scores: Scores, config: Config, means: pd.DataFrame) -> Iterator
 
 
 def _interval(row: Row | None, key: str, form: str) -> str:
-    if row is None:
-        return "–"
-    if pd.isna(row["low"]):  # a single problem
-        return f"{row[key]:{form}}"
-    return f"{row[key]:{form}} [{row['low']:{form}}, {row['high']:{form}}]"
+    return "–" if row is None else Interval(row[key], row["low"], row["high"]).to_text(form)
 
 
 def _findings(scores: Scores, config: Config, differences: pd.DataFrame) -> Iterator[str]:
@@ -208,7 +207,7 @@ def _at(differences: pd.DataFrame, k: int) -> pd.DataFrame:
 
 def _sign(row: Row) -> int:
     """The sign of a difference whose interval excludes zero; else 0."""
-    return int(row["low"] > 0) - int(row["high"] < 0)
+    return Interval(row["difference"], row["low"], row["high"]).sign
 
 
 def _verb(row: Row) -> str:
