@@ -1,8 +1,8 @@
-# make run    the default experiment, from nothing to results/table2.csv (CONFIG=config/other.yaml for another scale)
+# make run    the default experiment, from nothing to results/report.html (CONFIG=config/other.yaml for another scale)
 # make environment  .venv alone, which the others build when they need it
-# make test   every promise once, the pipeline from nothing to its report included
-# make test-all  these and the slow tests: runs that are killed or lose their disk, servers, attacks in all sandboxes,
-#             the how-tos of docs/ followed
+# make test   all tests but the slow ones; they include the pipeline from nothing to its report
+# make test-all  also the slow ones: runs that are killed or lose their disk, servers, attacks in all sandboxes, the
+#             how-tos of docs/ followed
 # make test-numerics  the numerical tests on each of torch's kernels: default, AVX2, and AVX-512 where the CPU has it
 # make check  formatting, lint and types
 # make ui     the MLflow page of the default experiment (CONFIG=… of another)
