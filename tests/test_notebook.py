@@ -16,7 +16,7 @@ def test_the_notebook_trains_and_draws(root: Path, tmp_path: Path) -> None:
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     shown = [kind for output in outputs for kind in output.get("data", {})]
-    assert "image/png" in shown
+    assert shown.count("image/png") == 2
     summary = (tmp_path / "results/notebook/summary.md").read_text()
     for label in ("Base model", "GRPO", "BoN LOO-1"):
         assert f"| {label} | 0." in summary

@@ -70,6 +70,7 @@ def test_figures_fit_a_page(experiment: Callable[..., Experiment]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("error::FutureWarning")  # of pandas, where an empty frame decides about types
 @pytest.mark.parametrize("objectives", [{"grpo": {"type": "grpo"}}, {}], ids=["unscored", "untrained"])
 def test_with_only_a_base_model_every_figure_is_drawn(
     experiment: Callable[..., Experiment], objectives: dict[str, object]

@@ -62,6 +62,17 @@ def test_the_table_holds_means_with_intervals_and_blanks(small: Experiment) -> N
     assert "- One training seed: no claim about methods" in text
 
 
+@pytest.mark.parametrize(("seeds", "said"), [([0], "over problems;"), ([0, 1], "over problems and training seeds;")])
+def test_it_says_what_the_intervals_are_over(
+    seeds: list[int], said: str, experiment: Callable[..., Experiment]
+) -> None:
+    made = experiment(seeds=seeds)
+    for policy in ("base", *(f"grpo/seed{seed}" for seed in seeds)):
+        made.score_all({policy: {"easy": [0.0, 0.5], "hard": [0.5, 1.0]}})
+    write_statistics(made)
+    assert f"95% intervals {said}" in text_of(made)
+
+
 def test_without_statistics_the_command_that_makes_them_is_named(small: Experiment) -> None:
     with pytest.raises(UserError, match=r"statistics.csv: no such file; run `maxk table statistics paired_tests`"):
         summary.write(load(small.config), small.config)

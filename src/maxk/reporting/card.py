@@ -26,9 +26,9 @@ def text(config: Config, policy: Policy, base: Policy, scores: Scores) -> str:
     if not any(_seed_index(scores, objective, dataset, int(seed)) is not None for dataset in scores.datasets):
         raise UserError(f"{policy.name}: no scores yet; run `maxk score {policy.name}`")
     lines = [
-        f"# {markdown.escape(policy.name)}, trained with max@k objective `{objective}`",
+        f"# {markdown.escape(policy.name)}, trained with the objective `{objective}`",
         "",
-        f"Trained by [maxk]({PAPER}) from {_base(config, base)}.",
+        f"Trained by maxk, after [The Best of N Worlds]({PAPER}), from {_base(config, base)}.",
         "",
         *_facts(config, policy, base, scores),
         "",

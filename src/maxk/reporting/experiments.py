@@ -268,9 +268,9 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
     problems = sum(scores.problems(dataset) for dataset in scores.datasets)
     notes = [
         f"Means over {markdown.count(len(scores.datasets), 'dataset')} ({problems} problems, {scores.n} samples each; "
-        f"training seeds: {', '.join(map(str, scores.seeds))}) with {level} intervals over problems and "
-        f"seeds. Reference: {scores.labels[findings.experiment.reference]}; differences are paired. Sandbox: "
-        f"{scores.sandbox}.",
+        f"training seeds: {', '.join(map(str, scores.seeds))}) with {level} intervals over "
+        f"{markdown.interval_over(len(scores.seeds))}. Reference: {scores.labels[findings.experiment.reference]}; "
+        f"differences are paired. Sandbox: {scores.sandbox}.",
         "At equal KL: max@k of the training groups where each policy first reaches the KL that all of them reach.",
     ]
     if any(outcome.chosen is not None for outcome in findings.outcomes):

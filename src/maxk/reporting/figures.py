@@ -118,10 +118,11 @@ def max_at_k(given: Inputs) -> matplotlib.figure.Figure:
         return _base_against_k(given)
     panels = {f"vs {one}": f"max@k − {given.scores.labels[one]}" for one in _references(given)}
     changes = given.differences[given.differences.comparison.isin(panels)].rename(columns={"difference": "mean"})
-    data = pd.concat([given.means.assign(panel="max@k"), changes.assign(panel=changes.comparison.map(panels))])
-    data = data.query("metric == 'max' and dataset == @MEAN").reset_index(drop=True)
-    if data.empty:
+    parts = [given.means.assign(panel="max@k"), changes.assign(panel=changes.comparison.map(panels))]
+    parts = [part.query("metric == 'max' and dataset == @MEAN") for part in parts]
+    if parts[0].empty:
         return style.message("No policy has scores on every dataset.")
+    data = pd.concat([part for part in parts if len(part)], ignore_index=True)
     shown = [panel for panel in ("max@k", *panels.values()) if panel in set(data.panel)]
     grid = style.curves(
         data, given.looks, "k", bands=False, col="panel", col_order=shown, height=3.0, facet_kws={"sharey": False}

@@ -42,6 +42,11 @@ def interval(found: Estimate, level: float) -> str:
     return f"{found.value:.3f}" + ("" if math.isnan(low) else f" [{max(low, 0):.3f}, {min(high, 1):.3f}]")
 
 
+def interval_over(seeds: int) -> str:
+    """What the intervals of means are over."""
+    return "problems" if seeds == 1 else "problems and training seeds"
+
+
 def seed_notes(seeds: int) -> list[str]:
     """What one training seed cannot show; nothing with several."""
     return ["One training seed: no claim about methods, only about these trained policies."] if seeds == 1 else []

@@ -106,8 +106,8 @@ def _table(scores: Scores, config: Config, means: pd.DataFrame, differences: pd.
     yield ""
     yield (
         f"Means over {markdown.count(len(scores.datasets), 'dataset')} with {config.report.confidence:.0%} "
-        "intervals over problems and seeds; differences are paired. Each dataset: table2.md, table3.md; every k: "
-        "statistics.csv."
+        f"intervals over {markdown.interval_over(len(scores.seeds))}; differences are paired. Each dataset: table2.md, "
+        "table3.md; every k: statistics.csv."
     )
 
 
