@@ -13,7 +13,7 @@ import pytest
 import torch
 from tiny import PROMPTS, ROUNDING, count_a, difference, make_trainer, tokenizer, weights
 from tokenizers import decoders
-from transformers import TrainerCallback, TrainerState
+from transformers import Lfm2Config, Lfm2ForCausalLM, TrainerCallback, TrainerState
 
 from maxk.config import EntropyBonus, Training
 from maxk.errors import UserError
@@ -43,6 +43,17 @@ def trained(
     trainer = make_trainer(model, args, kind=kind, objective=objective, **extra)
     trainer.train(resume_from_checkpoint=resume)
     return trainer
+
+
+# ---- generation
+def test_a_model_whose_cache_cannot_be_split_is_trained(letters_model: str, tmp_path: Path) -> None:
+    shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    ids = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": None}
+    config = Lfm2Config(vocab_size=11, num_key_value_heads=1, full_attn_idxs=[1], **shape, **ids)
+    model = tmp_path / "model"
+    Lfm2ForCausalLM(config).save_pretrained(model)
+    tokenizer(letters_model).save_pretrained(model)
+    assert trained(str(model), tmp_path / "run", "grpo").state.global_step == 2
 
 
 # ---- stop strings

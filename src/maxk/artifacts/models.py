@@ -67,6 +67,13 @@ def causal_lm_class(config: Any) -> Any:
     return MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
 
 
+def has_recurrent_state(config: Any) -> bool:
+    """Whether a model keeps more than keys and values of its tokens: such a cache cannot be split by rows."""
+    layers = set(getattr(config.get_text_config(), "layer_types", None) or ())
+    stateful = getattr(causal_lm_class(config), "_is_stateful", False)
+    return bool(stateful or layers & {"linear_attention", "conv", "hybrid", "hybrid_sliding"})
+
+
 def generation_config(model: str, revision: str | None) -> Any:
     """The generation settings that the model's authors recommend. Raises OSError if there are none."""
     from transformers import GenerationConfig

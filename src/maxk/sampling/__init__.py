@@ -153,8 +153,7 @@ def require_supported(policy: Policy, config: Sampling) -> None:
         raise UserError(
             f"base.model {policy.model!r} is a {found.model_type}, which transformers cannot make write text"
         )
-    layers = getattr(found.get_text_config(), "layer_types", None) or ()
-    if config.backend == "transformers" and (kind._is_stateful or "linear_attention" in layers):
+    if config.backend == "transformers" and models.has_recurrent_state(found):
         raise UserError(
             f"base.model {policy.model!r} is a {kind.__name__}, whose recurrent state sampling.backend=transformers "
             "cannot split where samples diverge; choose backend=vllm"
