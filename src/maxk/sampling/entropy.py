@@ -95,6 +95,7 @@ class Entropies:
         width, first = max(len(part.ids) for part in batch), batch[0].before
         ids = torch.tensor([[*part.ids, *[0] * (width - len(part.ids))] for part in batch], device=self.device)
         logits = self.model(input_ids=ids, use_cache=False, logits_to_keep=width - first).logits
+        logits = logits[:, first - width :]  # a model may ignore logits_to_keep
         position = torch.arange(first, width, device=self.device)
         before, end = (torch.tensor(x, device=self.device)[:, None] for x in zip(*map(_span, batch), strict=True))
         rows, columns = ((position >= before) & (position < end)).nonzero(as_tuple=True)
