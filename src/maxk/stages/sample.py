@@ -65,8 +65,6 @@ def run(args: argparse.Namespace) -> None:
     job.write_prompts(args.shard)
     if job.has_work:  # otherwise it needs no GPU and does not wait for one
         gpus.hold(config.sampling.gpus if config.gpus else 0, config.sampling.gpu)
-        if config.gpus and config.sampling.gpu < 1 and config.sampling.backend == "transformers":
-            gpus.limit_memory(config.sampling.gpu)
     with tracking.stage(config, "sample", policy=policy.name, shard=str(args.shard)) as run:
         run.params({**config.settings("sample"), "n": config.sampling.n})
         job.draw()
@@ -161,6 +159,8 @@ class _Job:
         if not self.requests:
             self.environments = self.environments or [recorded]
             return
+        if self.config.sampling.backend == "transformers":
+            self._limit_memory()
         with closing(sampling.BACKENDS[self.config.sampling.backend](self.policy, self.config.sampling)) as backend:
             parts = map(self._columns, backend.sample(self.requests))
             count = sum(request.count for request in self.requests)
@@ -197,6 +197,7 @@ class _Job:
 
         if not self.config.sampling.entropy or not self._unmeasured:
             return
+        self._limit_memory()
         entropies = Entropies(self.policy, self.config.sampling)
         with Progress(self._unmeasured, f"entropies of {self.policy.name}") as progress:
             for part in self.past_entropies.record(self._measured(entropies), lambda: entropies.facts):
@@ -230,6 +231,11 @@ class _Job:
 
     def _lacks_entropy(self, problem_id: str, number: int, digest: str) -> bool:
         return self._needs(problem_id, number, digest) and number not in self.entropies[problem_id]
+
+    def _limit_memory(self) -> None:
+        """Keeps to the job's fraction of a GPU what this process loads. (vLLM's engine is a process of its own.)"""
+        if self.config.gpus and self.config.sampling.gpu < 1:
+            gpus.limit_memory(self.config.sampling.gpu)
 
     # ---- writing
     def write_prompts(self, shard: int) -> None:
