@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 IGNORED = -100  # label of a node without one
+NODES = 4096  # of a prompt's completions at most: masks, and the time of attention, grow with their square
 _ARCHITECTURES = ("llama", "qwen2", "qwen3")
 
 
