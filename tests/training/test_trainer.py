@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from transformers import Lfm2Config, Lfm2ForCausalLM, TrainerCallback, TrainerSt
 
 from maxk.config import EntropyBonus, Training
 from maxk.errors import UserError
+from maxk.stages.train import last_checkpoint
 from maxk.training.arguments import arguments, schedule
 from maxk.training.callbacks import EndsOfCompletions, SkipNonfinite
 from maxk.training.trainer import PolicyTrainer, require_same_reference
@@ -107,6 +109,25 @@ def test_lost_and_cut_completions_are_warned_of_once(capsys: pytest.CaptureFixtu
 
 
 # ---- resume
+def test_an_incomplete_checkpoint_is_removed_by_whichever_process_is_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (8, 9, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    (tmp_path / "checkpoint-8" / "trainer_state.json").write_text("{}")
+    (tmp_path / "checkpoint-9" / "trainer_state.json").write_text("{}")
+    (tmp_path / "checkpoint-10" / "trainer_state.json").write_text('{"global')
+    remove = shutil.rmtree
+
+    def after_another(path: Path, **options: bool) -> None:
+        remove(path)
+        remove(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", after_another)
+    assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-9")
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-8", "checkpoint-9"}
+
+
 class StopAfter(TrainerCallback):
     def __init__(self, step: int) -> None:
         self.step = step
