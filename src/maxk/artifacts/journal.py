@@ -41,7 +41,7 @@ class Journal:
     source: Provenance
 
     def read(self) -> Iterator[tuple[pa.RecordBatch, Environment]]:
-        """All complete batches, each with the environment in which it was made, stream after stream as they were begun.
+        """All complete batches, each with the environment in which it was made; older streams first.
 
         Raises UserError if a stream has other columns, or was made with other settings or inputs.
         """

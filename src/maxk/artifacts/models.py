@@ -42,7 +42,7 @@ def digest(model: str, known: str | Path) -> str | None:
 
 
 def _stamp(path: Path) -> list[int]:
-    """What changes whenever a file is written or replaced."""
+    """Values that change whenever a file is written or replaced."""
     status = path.stat()
     return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 
@@ -68,7 +68,7 @@ def causal_lm_class(config: Any) -> Any:
 
 
 def has_recurrent_state(config: Any) -> bool:
-    """Whether a model keeps more than keys and values of its tokens: such a cache cannot be split by rows."""
+    """Whether a model's cache holds more than keys and values, so that its rows cannot be split."""
     layers = set(getattr(config.get_text_config(), "layer_types", None) or ())
     stateful = getattr(causal_lm_class(config), "_is_stateful", False)
     return bool(stateful or layers & {"linear_attention", "conv", "hybrid", "hybrid_sliding"})

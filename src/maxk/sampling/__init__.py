@@ -21,7 +21,7 @@ from maxk.sampling import stopping
 
 
 class Completion(NamedTuple):
-    """One sampled completion: its text, the ids of its tokens, which are more than the text says, and why it ended."""
+    """One sampled completion: its text, its token ids (the text does not determine them), and why it ended."""
 
     text: str
     tokens: Sequence[int]
@@ -72,7 +72,7 @@ def requests(
     config: Sampling,
     drawn: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> list[Request]:
-    """The requests that give every task its `config.n` completions, beside those already `drawn` by problem id.
+    """The requests that give every task its `config.n` completions, besides those already `drawn` (by problem id).
 
     The end of a chunk is drawn from its first missing sample on.
     """

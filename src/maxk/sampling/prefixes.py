@@ -142,8 +142,8 @@ class Prefixes:
 def inverse(p: torch.Tensor, row: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
     """The token at which the cumulative distribution of `p[row[i]]` passes `uniform[i]`, for every sample i.
 
-    The rows' distributions are concatenated, row r covering r to r + 1, so one search serves all samples. A row of NaN
-    would send the search astray in other rows; it raises UserError.
+    The rows' distributions are concatenated, row r covering r to r + 1, so one search serves all samples. Raises
+    UserError for a row of NaN, which would mislead the search in other rows, too.
     """
     cumulative = p.cumsum(1, dtype=torch.float64)
     total = cumulative[:, -1:].clone()

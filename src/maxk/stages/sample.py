@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Sample(NamedTuple):
-    """What of a completion is held in memory."""
+    """The part of a completion that is kept in memory."""
 
     text: str
     n_tokens: int
@@ -205,9 +205,9 @@ class _Job:
         self.environments.append(entropies.facts)
 
     def _measured(self, entropies: Any) -> Iterator[Columns]:
-        """Columns of `records.MEASURED`: those batches of the journal that have samples without an entropy.
+        """Columns of `records.MEASURED` for those batches of the journal that have samples without an entropy.
 
-        Whole batches, so that a job that was killed in between rounds as one that was not.
+        Batch by batch as they were drawn, so that a resumed job rounds as an uninterrupted one does.
         """
         from maxk import sampling
 
@@ -233,7 +233,7 @@ class _Job:
         return self._needs(problem_id, number, digest) and number not in self.entropies[problem_id]
 
     def _limit_memory(self) -> None:
-        """Keeps to the job's fraction of a GPU what this process loads. (vLLM's engine is a process of its own.)"""
+        """Limits this process to the job's fraction of a GPU. (vLLM's engine is a separate process.)"""
         if self.config.gpus and self.config.sampling.gpu < 1:
             gpus.limit_memory(self.config.sampling.gpu)
 
@@ -287,7 +287,7 @@ def _journals(config: Config, policy: Policy) -> tuple[Journal, Journal]:
     from maxk import sampling
 
     settings = config.settings("sample")
-    del settings["sampling"]["entropy"]  # it is measured of the same samples
+    del settings["sampling"]["entropy"]  # it does not change the samples
     dtype = sampling.dtype_of(config.sampling, on_gpu=bool(config.gpus))
     inputs = {"policy": digest_of(policy.lineage), "weights": _weights(config, policy), "dtype": dtype}
     source, digest = Provenance("sample", config.name, settings, inputs), digest_of([settings, inputs])

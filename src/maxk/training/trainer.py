@@ -54,7 +54,7 @@ class PolicyTrainer(MaxkTrainer):
             self.ref_model.to(torch.bfloat16)
 
     def _generate_options(self) -> dict[str, Any]:
-        """Stop strings, and where it is possible the loop that computes equal prefixes once."""
+        """Stop strings and, where possible, the loop that computes equal prefixes once."""
         options: dict[str, Any] = {}
         if self._stop:
             options["stopping_criteria"] = [StopStringCriteria(self.processing_class, list(self._stop))]
@@ -64,7 +64,7 @@ class PolicyTrainer(MaxkTrainer):
 
     @property
     def _generates_by_prefixes(self) -> bool:
-        """Whether no process waits for another one's weights, and the cache holds keys and values of text alone."""
+        """Whether every process holds all weights, and the cache holds keys and values of text alone."""
         replicated = self.accelerator.distributed_type.value in REPLICATED
         return replicated and not self._is_vlm and not models.has_recurrent_state(self.model.config)
 

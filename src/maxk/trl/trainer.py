@@ -68,7 +68,7 @@ class MaxkTrainer(GRPOTrainer):
         return self._one_step and whole_groups and (one_batch or not self.objective.batch_scaled)
 
     def _can_share_prefixes(self) -> bool:
-        """Whether completions are few and short enough for trees, and their model is one of those that trees support.
+        """Whether trees support the model, and completions are few and short enough.
 
         On GPUs trees were not measured, and flash attention takes no masks.
         """
