@@ -348,12 +348,12 @@ def test_yaml_numbers_are_numbers(root: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("training: {epochs: 2}\ntraining: {learning_rate: 1.0e-5}\n", "the key 'training' stands there a second time"),
-        ("objectives:\n  a: {type: grpo}\n  a: {type: bon_mean}\n", "the key 'a' stands there a second time"),
-        ('{"name": "x", "name": "y"}', "the key 'name' stands there a second time"),
+        ("training: {epochs: 2}\ntraining: {learning_rate: 1.0e-5}\n", "the key 'training' is repeated"),
+        ("objectives:\n  a: {type: grpo}\n  a: {type: bon_mean}\n", "the key 'a' is repeated"),
+        ('{"name": "x", "name": "y"}', "the key 'name' is repeated"),
     ],
 )
-def test_a_key_that_stands_twice_is_refused(text: str, said: str, tmp_path: Path) -> None:
+def test_a_repeated_key_is_refused(text: str, said: str, tmp_path: Path) -> None:
     """YAML takes the last and loses the others."""
     path = tmp_path / "mine.yaml"
     path.write_text(text)
@@ -361,7 +361,21 @@ def test_a_key_that_stands_twice_is_refused(text: str, said: str, tmp_path: Path
         configuration.read_yaml(path)
 
 
-def test_merged_keys_may_stand_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (
+            "one: &one {epochs: 1, seed: 1}\ntwo: {<<: *one, epochs: 2}\n",
+            {"one": {"epochs": 1, "seed": 1}, "two": {"epochs": 2, "seed": 1}},
+        ),
+        # `two` is merged into `three` before it is constructed itself, because it is deeper.
+        (
+            "all:\n  of:\n    one: &one {epochs: 1}\n    two: &two {<<: *one, epochs: 2}\nthree: {<<: *two}\n",
+            {"all": {"of": {"one": {"epochs": 1}, "two": {"epochs": 2}}}, "three": {"epochs": 2}},
+        ),
+    ],
+)
+def test_a_key_may_override_a_merged_one(text: str, read: dict[str, object], tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text("a: &a {x: 1, y: 1}\nb: {<<: *a, x: 2}\n")
-    assert configuration.read_yaml(path) == {"a": {"x": 1, "y": 1}, "b": {"x": 2, "y": 1}}
+    path.write_text(text)
+    assert configuration.read_yaml(path) == read

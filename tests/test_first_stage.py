@@ -112,6 +112,7 @@ def test_the_place_that_another_launcher_left_is_forgotten(monkeypatch: pytest.M
     """PyTorch would wait without end for the other processes."""
     left = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "PMI_SIZE": "2"}
     left |= {"OMPI_COMM_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x", "ACCELERATE_USE_FSDP": "true"}
+    left |= {"MPI_LOCALRANKID": "1", "MV2_COMM_WORLD_LOCAL_RANK": "1", "ROLE_NAME": "default", "PMI_FD": "3"}
     kept = {"LOCAL_DATA": "here", "HF_HUB_OFFLINE": "1"}
     for name, value in (left | kept).items():
         monkeypatch.setenv(name, value)

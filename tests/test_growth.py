@@ -341,6 +341,14 @@ def test_a_journal_is_read_up_to_every_torn_end(tmp_path: Path) -> None:
     assert lengths >= {0, 2, 3}
 
 
+def test_streams_are_read_in_the_order_in_which_they_were_begun(tmp_path: Path) -> None:
+    """A sample that was drawn twice is the first one in every job, and so are its entropy and its text."""
+    for number in range(8):
+        recorded(tmp_path, [number])
+    rows = [x for batch, _ in Journal(tmp_path, SCHEMA, SOURCE).read() for x in batch.to_pydict()["x"]]
+    assert rows == list(range(8))
+
+
 def test_environments_are_kept_apart_and_named_together(tmp_path: Path) -> None:
     recorded(tmp_path, [1], environment="a")
     recorded(tmp_path, [2], environment="b")

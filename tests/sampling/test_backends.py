@@ -12,6 +12,7 @@ from transformers import (
     FalconH1Config,
     Gemma2Config,
     GPT2Config,
+    Lfm2Config,
     LlamaConfig,
     MambaConfig,
     MiniMaxConfig,
@@ -106,6 +107,7 @@ UNSUPPORTED = {
     "mamba": (MambaConfig(**TINY), "MambaForCausalLM"),
     "attention beside state spaces": (FalconH1Config(**TINY, num_key_value_heads=1), "FalconH1ForCausalLM"),
     "linear attention": (Qwen3NextConfig(**TINY, num_key_value_heads=1), "Qwen3NextForCausalLM"),
+    "convolution": (Lfm2Config(**TINY, num_key_value_heads=1, full_attn_idxs=[1]), "Lfm2ForCausalLM"),
     "lightning attention": (MiniMaxConfig(**TINY, num_key_value_heads=1), "MiniMaxForCausalLM"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,14 @@ from transformers import (
 )
 
 from maxk import sampling
-from maxk.artifacts.records import Policy
-from maxk.config import Sampling
+from maxk.artifacts.records import Policy, Problem, Test
+from maxk.config import Config, Sampling
+from maxk.config.sampling import Vllm
 from maxk.errors import UserError
 from maxk.sampling import entropy
 from maxk.sampling.entropy import Entropies, Part, batches
 from maxk.sampling.transformers import TransformersBackend
+from maxk.stages.sample import Sample, _Job
 
 HOT = Sampling(temperature=1.3, top_p=0.9)
 VOCABULARY = 96
@@ -115,6 +118,28 @@ def test_samples_of_a_backend(base_model: str) -> None:
     assert Entropies(policy(base_model), config)(given) == pytest.approx(expected, rel=1e-5)
     assert {c.finish_reason for _, c in found} == {"stop", "stop_string", "length"}
     assert len({len(c.tokens) for _, c in found}) > 2
+
+
+def test_a_model_that_returns_all_logits_is_measured_alike(base_model: str) -> None:
+    measure, given = Entropies(policy(base_model), HOT), sequences([(3, 4), (5, 9)], 200)
+    expected, model = measure(given), measure.model
+    measure.model = lambda input_ids, use_cache, logits_to_keep: model(input_ids=input_ids, use_cache=use_cache)
+    assert measure(given) == pytest.approx(expected, rel=1e-5)
+
+
+def test_on_a_shared_gpu_the_pass_is_kept_to_its_fraction_after_any_backend(
+    seconds: Config, base_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared = {"gpu": 0.4, "backend": "vllm", "vllm": Vllm(kv_cache_gb=1), "entropy": True}
+    config = seconds.model_copy(update={"gpus": 1, "sampling": seconds.sampling.model_copy(update=shared)})
+    job = _Job(config, policy(base_model), [Problem("p/1", "p", "test", "sort up", [Test("", "1")])])
+    job.drawn["p/1"][0] = Sample("x", 1, "stop")
+    limits: list[float] = []
+    monkeypatch.setattr("maxk.resources.gpus.limit_memory", limits.append)
+    monkeypatch.setattr(entropy, "Entropies", lambda *_: sys.exit(f"the model is loaded below {limits}"))
+    with pytest.raises(SystemExit, match=r"below \[0.4\]"):
+        job.measure()
 
 
 def test_a_group_is_within_both_budgets_and_keeps_the_order() -> None:

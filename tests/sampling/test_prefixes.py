@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, LogitsProcessorList, SuppressTokensLogitsProcessor
 
 from maxk.sampling import prefixes
 
@@ -93,3 +93,12 @@ def test_every_logits_processor_is_applied(model: LlamaForCausalLM) -> None:
     found, expected = drawn(model, **options), drawn(model, **options, custom_generate=None)
     assert torch.equal(found, expected)
     assert not torch.equal(found, drawn(model, top_k=1))
+
+
+def test_no_uniform_number_is_so_small_that_it_draws_an_impossible_token(
+    model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch.rand can return 0. The smallest number must draw the first token that is possible, in every row."""
+    monkeypatch.setattr(torch, "rand", lambda *shape, **options: torch.zeros(*shape, **options))
+    impossible = LogitsProcessorList([SuppressTokensLogitsProcessor([PAD, END])])
+    assert (drawn(model, logits_processor=impossible) == END + 1).all()

@@ -221,6 +221,12 @@ def test_impossible_tokens_are_never_drawn() -> None:
     assert (drawn == torch.tensor([[1, 3], [0, 0], [4, 4]])).all()
 
 
+def test_a_row_without_probabilities_is_refused() -> None:
+    p = torch.tensor([[0.5, 0.5], [torch.nan, torch.nan], [0.5, 0.5]])
+    with pytest.raises(UserError, match="its logits are not finite"):
+        inverse(p, torch.tensor([0, 2]), torch.tensor([0.3, 0.7], dtype=torch.float64))
+
+
 @torch.no_grad()
 def test_first_tokens_follow_the_models_distribution(base_model: str) -> None:
     """Sampling is exact: a chi-squared test of first tokens, at temperature and in the nucleus."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 import torch
 from tiny import PROMPTS, ROUNDING, count_a, difference, make_trainer, tokenizer, weights
 from tokenizers import decoders
-from transformers import TrainerCallback, TrainerState
+from transformers import Lfm2Config, Lfm2ForCausalLM, TrainerCallback, TrainerState
 
 from maxk.config import EntropyBonus, Training
 from maxk.errors import UserError
+from maxk.stages.train import last_checkpoint
 from maxk.training.arguments import arguments, schedule
 from maxk.training.callbacks import EndsOfCompletions, SkipNonfinite
 from maxk.training.trainer import PolicyTrainer, require_same_reference
@@ -43,6 +45,17 @@ def trained(
     trainer = make_trainer(model, args, kind=kind, objective=objective, **extra)
     trainer.train(resume_from_checkpoint=resume)
     return trainer
+
+
+# ---- generation
+def test_a_model_whose_cache_cannot_be_split_is_trained(letters_model: str, tmp_path: Path) -> None:
+    shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    ids = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": None}
+    config = Lfm2Config(vocab_size=11, num_key_value_heads=1, full_attn_idxs=[1], **shape, **ids)
+    model = tmp_path / "model"
+    Lfm2ForCausalLM(config).save_pretrained(model)
+    tokenizer(letters_model).save_pretrained(model)
+    assert trained(str(model), tmp_path / "run", "grpo").state.global_step == 2
 
 
 # ---- stop strings
@@ -96,6 +109,25 @@ def test_lost_and_cut_completions_are_warned_of_once(capsys: pytest.CaptureFixtu
 
 
 # ---- resume
+def test_an_incomplete_checkpoint_is_removed_by_whichever_process_is_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (8, 9, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    (tmp_path / "checkpoint-8" / "trainer_state.json").write_text("{}")
+    (tmp_path / "checkpoint-9" / "trainer_state.json").write_text("{}")
+    (tmp_path / "checkpoint-10" / "trainer_state.json").write_text('{"global')
+    remove = shutil.rmtree
+
+    def after_another(path: Path, **options: bool) -> None:
+        remove(path)
+        remove(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", after_another)
+    assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-9")
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-8", "checkpoint-9"}
+
+
 class StopAfter(TrainerCallback):
     def __init__(self, step: int) -> None:
         self.step = step

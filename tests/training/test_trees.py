@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from tiny import config, make_trainer
 from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 from trl.trainer.utils import add_fused_lm_head
@@ -76,13 +79,24 @@ def test_every_distinct_prefix_is_one_node() -> None:
 
 
 def test_models_that_see_otherwise_are_not_supported() -> None:
-    def config(kind: type, implementation: str = "sdpa", **options: object) -> object:
+    def configured(kind: type, implementation: str = "sdpa", **options: object) -> object:
         made = kind(**options)
         made._attn_implementation = implementation
         return made
 
-    assert trees.supports(config(LlamaConfig))
-    assert trees.supports(config(Qwen2Config))
-    assert not trees.supports(config(LlamaConfig, "flash_attention_2"))
-    sliding = config(Qwen2Config, use_sliding_window=True, sliding_window=8, max_window_layers=0)
+    assert trees.supports(configured(LlamaConfig))
+    assert trees.supports(configured(Qwen2Config))
+    assert not trees.supports(configured(LlamaConfig, "flash_attention_2"))
+    sliding = configured(Qwen2Config, use_sliding_window=True, sliding_window=8, max_window_layers=0)
     assert not trees.supports(sliding)
+
+
+@pytest.mark.parametrize(("length", "shared"), [(1024, True), (1025, False)])
+def test_no_mask_is_larger_than_its_bound(length: int, shared: bool, letters_model: str, tmp_path: Path) -> None:
+    trainer = make_trainer(letters_model, config(tmp_path, num_generations=4, max_completion_length=length))
+    seen: list[bool] = []
+    forward = trainer.model.forward
+    trainer.model.forward = lambda **inputs: seen.append("position_ids" in inputs) or forward(**inputs)
+    ids, mask = padded()
+    trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, KEPT)
+    assert seen == [shared]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ class Journal:
     source: Provenance
 
     def read(self) -> Iterator[tuple[pa.RecordBatch, Environment]]:
-        """All complete batches, each with the environment in which it was made.
+        """All complete batches, each with the environment in which it was made; older streams first.
 
         Raises UserError if a stream has other columns, or was made with other settings or inputs.
         """
@@ -53,7 +54,7 @@ class Journal:
 
         Raises UserError if the disk is full or the folder cannot be written.
         """
-        path, stream = self.folder / f"{uuid4().hex}.arrow", None
+        path, stream = self.folder / f"{time.time_ns()}-{uuid4().hex}.arrow", None  # `read` sorts by name
         for part in parts:
             try:
                 stream = stream or self._stream(path, environment())

@@ -42,7 +42,7 @@ def digest(model: str, known: str | Path) -> str | None:
 
 
 def _stamp(path: Path) -> list[int]:
-    """What changes whenever a file is written or replaced."""
+    """Values that change whenever a file is written or replaced."""
     status = path.stat()
     return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 
@@ -65,6 +65,13 @@ def causal_lm_class(config: Any) -> Any:
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     return MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+
+
+def has_recurrent_state(config: Any) -> bool:
+    """Whether a model's cache holds more than keys and values, so that its rows cannot be split."""
+    layers = set(getattr(config.get_text_config(), "layer_types", None) or ())
+    stateful = getattr(causal_lm_class(config), "_is_stateful", False)
+    return bool(stateful or layers & {"linear_attention", "conv", "hybrid", "hybrid_sliding"})
 
 
 def generation_config(model: str, revision: str | None) -> Any:

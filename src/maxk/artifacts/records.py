@@ -113,7 +113,7 @@ SAMPLE = pa.schema(
 )
 
 # What sampling jobs have drawn and measured so far (maxk.artifacts.journal). A row is reused while its problem's prompt
-# is the same. Tokens cannot be had from the text: several spell the same.
+# is the same. The text does not determine the tokens: different tokens can spell the same text.
 DRAWN = pa.schema(
     [
         *(SAMPLE.field(name) for name in ("problem_id", "sample_index", "completion", "n_tokens", "finish_reason")),

@@ -19,18 +19,28 @@ REPLACED_WHOLE = ("base", "datasets", "objectives", "experiments")
 
 
 class _UniqueKeys(YAML_LOADER):  # type: ignore[misc, valid-type]
-    """Refuses a key that stands twice in a mapping: YAML would take the last one and lose the other in silence."""
+    """Refuses a key that is repeated in a mapping: YAML would silently take the last one."""
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[tuple[str, str]] = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"):
-            if (key.tag, key.value) in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key.value!r} stands there a second time", problem_mark=key.start_mark
-                )
-            seen.add((key.tag, key.value))
-        made: dict[Any, Any] = super().construct_mapping(node, deep)
-        return made
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._flattened: set[yaml.Node] = set()
+
+    def flatten_mapping(self, node: Any) -> None:
+        """The first call for a mapping comes before merge keys (`<<`) have added inherited keys to it."""
+        if node not in self._flattened:
+            self._flattened.add(node)
+            _require_unique(node)
+        super().flatten_mapping(node)
+
+
+def _require_unique(node: yaml.MappingNode) -> None:
+    seen: set[tuple[str, str]] = set()
+    for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"):
+        if (key.tag, key.value) in seen:
+            raise yaml.constructor.ConstructorError(
+                problem=f"the key {key.value!r} is repeated", problem_mark=key.start_mark
+            )
+        seen.add((key.tag, key.value))
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:

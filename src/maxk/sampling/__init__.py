@@ -21,7 +21,7 @@ from maxk.sampling import stopping
 
 
 class Completion(NamedTuple):
-    """One sampled completion: its text, the ids of its tokens, which are more than the text says, and why it ended."""
+    """One sampled completion: its text, its token ids (the text does not determine them), and why it ended."""
 
     text: str
     tokens: Sequence[int]
@@ -72,7 +72,7 @@ def requests(
     config: Sampling,
     drawn: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> list[Request]:
-    """The requests that give every task its `config.n` completions, beside those already `drawn` by problem id.
+    """The requests that give every task its `config.n` completions, besides those already `drawn` (by problem id).
 
     The end of a chunk is drawn from its first missing sample on.
     """
@@ -153,8 +153,7 @@ def require_supported(policy: Policy, config: Sampling) -> None:
         raise UserError(
             f"base.model {policy.model!r} is a {found.model_type}, which transformers cannot make write text"
         )
-    layers = getattr(found.get_text_config(), "layer_types", None) or ()
-    if config.backend == "transformers" and (kind._is_stateful or "linear_attention" in layers):
+    if config.backend == "transformers" and models.has_recurrent_state(found):
         raise UserError(
             f"base.model {policy.model!r} is a {kind.__name__}, whose recurrent state sampling.backend=transformers "
             "cannot split where samples diverge; choose backend=vllm"

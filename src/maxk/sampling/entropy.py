@@ -29,13 +29,13 @@ from maxk.errors import UserError
 
 TOKENS = {"cuda": 2**15, "cpu": 2**12}  # of a batch, with padding; on a CPU its activations fit the cache
 LOGITS = {"cuda": 2**30, "cpu": 2**26}  # of a batch, in the type of the weights
-FLOATS = {"cuda": 2**26, "cpu": 2**20}  # logits that are computed with in float32 at a time
+FLOATS = {"cuda": 2**26, "cpu": 2**20}  # logits that are converted to float32 at a time
 
 Sequences = Sequence[tuple[Sequence[int], Sequence[int]]]  # token ids of prompt and completion
 
 
 class Part(NamedTuple):
-    """The last `length` of `ids` precede the tokens whose entropies are asked for, which belong to sequence `owner`."""
+    """The positions that predict `length` tokens of sequence `owner`: the last `length` of `ids`."""
 
     owner: int
     ids: tuple[int, ...]
@@ -80,7 +80,7 @@ class Entropies:
         return [means[tuple(prompt), tuple(completion)] for prompt, completion in sequences]
 
     def _parts(self, sequences: Sequences) -> list[Part]:
-        """What the batches are made of, in the order in which the least is padded."""
+        """The parts of all sequences, sorted so that batches need little padding."""
         found = []
         for owner, (prompt, completion) in enumerate(sequences):
             ids = (*prompt, *completion)
@@ -95,6 +95,7 @@ class Entropies:
         width, first = max(len(part.ids) for part in batch), batch[0].before
         ids = torch.tensor([[*part.ids, *[0] * (width - len(part.ids))] for part in batch], device=self.device)
         logits = self.model(input_ids=ids, use_cache=False, logits_to_keep=width - first).logits
+        logits = logits[:, first - width :]  # a model may ignore logits_to_keep
         position = torch.arange(first, width, device=self.device)
         before, end = (torch.tensor(x, device=self.device)[:, None] for x in zip(*map(_span, batch), strict=True))
         rows, columns = ((position >= before) & (position < end)).nonzero(as_tuple=True)

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache, GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
+from maxk.errors import UserError
+
 RESOLUTION_BITS = 30  # of the uniform numbers; a row number plus a uniform number must fit a float64 (`inverse`)
 RESOLUTION = 2**RESOLUTION_BITS
 
@@ -49,6 +51,8 @@ def generate(
         return stopped
 
     uniforms = torch.rand(samples, width - length, dtype=torch.float64, device=input_ids.device)
+    # 0, and what rounds to it beside a row number, would draw an impossible token.
+    uniforms.clamp_(min=0.5 / RESOLUTION)
     return tokens[:, : draw(prefixes, row, tokens, uniforms, distribution, ended)]
 
 
@@ -138,8 +142,12 @@ class Prefixes:
 def inverse(p: torch.Tensor, row: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
     """The token at which the cumulative distribution of `p[row[i]]` passes `uniform[i]`, for every sample i.
 
-    The rows' distributions are concatenated, row r covering r to r + 1, so one search serves all samples.
+    The rows' distributions are concatenated, row r covering r to r + 1, so one search serves all samples. Raises
+    UserError for a row of NaN, which would mislead the search in other rows, too.
     """
     cumulative = p.cumsum(1, dtype=torch.float64)
-    line = cumulative.div_(cumulative[:, -1:].clone()).add_(torch.arange(len(p), device=p.device)[:, None])
+    total = cumulative[:, -1:].clone()
+    if not total.isfinite().all():
+        raise UserError("the model gives no probabilities: its logits are not finite (in float16 they can overflow)")
+    line = cumulative.div_(total).add_(torch.arange(len(p), device=p.device)[:, None])
     return torch.searchsorted(line.flatten(), row + uniform) - row * p.shape[1]

@@ -51,7 +51,7 @@ def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
 
 
 def _require_usable(config: Config, policy: Policy) -> None:
-    """Raises UserError for a model that later stages could not use: they find out when they hold a GPU."""
+    """Raises UserError for a model that later stages cannot use: they would fail only once they hold a GPU."""
     from maxk import sampling
 
     tokenizer = models.tokenizer(policy.model, policy.revision)

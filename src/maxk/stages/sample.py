@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Sample(NamedTuple):
-    """What of a completion is held in memory."""
+    """The part of a completion that is kept in memory."""
 
     text: str
     n_tokens: int
@@ -65,8 +65,6 @@ def run(args: argparse.Namespace) -> None:
     job.write_prompts(args.shard)
     if job.has_work:  # otherwise it needs no GPU and does not wait for one
         gpus.hold(config.sampling.gpus if config.gpus else 0, config.sampling.gpu)
-        if config.gpus and config.sampling.gpu < 1 and config.sampling.backend == "transformers":
-            gpus.limit_memory(config.sampling.gpu)
     with tracking.stage(config, "sample", policy=policy.name, shard=str(args.shard)) as run:
         run.params({**config.settings("sample"), "n": config.sampling.n})
         job.draw()
@@ -161,6 +159,8 @@ class _Job:
         if not self.requests:
             self.environments = self.environments or [recorded]
             return
+        if self.config.sampling.backend == "transformers":
+            self._limit_memory()
         with closing(sampling.BACKENDS[self.config.sampling.backend](self.policy, self.config.sampling)) as backend:
             parts = map(self._columns, backend.sample(self.requests))
             count = sum(request.count for request in self.requests)
@@ -197,6 +197,7 @@ class _Job:
 
         if not self.config.sampling.entropy or not self._unmeasured:
             return
+        self._limit_memory()
         entropies = Entropies(self.policy, self.config.sampling)
         with Progress(self._unmeasured, f"entropies of {self.policy.name}") as progress:
             for part in self.past_entropies.record(self._measured(entropies), lambda: entropies.facts):
@@ -204,9 +205,9 @@ class _Job:
         self.environments.append(entropies.facts)
 
     def _measured(self, entropies: Any) -> Iterator[Columns]:
-        """Columns of `records.MEASURED`: those batches of the journal that have samples without an entropy.
+        """Columns of `records.MEASURED` for those batches of the journal that have samples without an entropy.
 
-        Whole batches, so that a job that was killed in between rounds as one that was not.
+        Batch by batch as they were drawn, so that a resumed job rounds as an uninterrupted one does.
         """
         from maxk import sampling
 
@@ -230,6 +231,11 @@ class _Job:
 
     def _lacks_entropy(self, problem_id: str, number: int, digest: str) -> bool:
         return self._needs(problem_id, number, digest) and number not in self.entropies[problem_id]
+
+    def _limit_memory(self) -> None:
+        """Limits this process to the job's fraction of a GPU. (vLLM's engine is a separate process.)"""
+        if self.config.gpus and self.config.sampling.gpu < 1:
+            gpus.limit_memory(self.config.sampling.gpu)
 
     # ---- writing
     def write_prompts(self, shard: int) -> None:
@@ -281,7 +287,7 @@ def _journals(config: Config, policy: Policy) -> tuple[Journal, Journal]:
     from maxk import sampling
 
     settings = config.settings("sample")
-    del settings["sampling"]["entropy"]  # it is measured of the same samples
+    del settings["sampling"]["entropy"]  # it does not change the samples
     dtype = sampling.dtype_of(config.sampling, on_gpu=bool(config.gpus))
     inputs = {"policy": digest_of(policy.lineage), "weights": _weights(config, policy), "dtype": dtype}
     source, digest = Provenance("sample", config.name, settings, inputs), digest_of([settings, inputs])

@@ -237,7 +237,7 @@ def last_checkpoint(folder: Path) -> str | None:
         try:
             json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)  # every process of a training removes it
         else:
             return str(path)
     return None

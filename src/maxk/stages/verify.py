@@ -90,5 +90,5 @@ def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) 
 
 
 def _place(config: Config, shard: int) -> dict[str, int]:
-    """What tells a reader of the verdicts alone whether all are there (`maxk.evaluation.verdict_shards`)."""
+    """Lets a reader of the verdicts alone find missing shards (`maxk.evaluation.verdict_shards`)."""
     return {"shard": shard, "shards": config.sampling.shards, "n": config.sampling.n}

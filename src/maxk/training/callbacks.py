@@ -90,7 +90,7 @@ class ProgressLine(TrainerCallback):
 
 
 class EndsOfCompletions(TrainerCallback):
-    """Warns once if stop strings or the token limit cost programs; how many is in the metrics of every step."""
+    """Warns once if stop strings or the token limit cost programs; every step's metrics hold the fractions."""
 
     def __init__(self, config: Training) -> None:
         self._complaints = {

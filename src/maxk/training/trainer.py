@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import StopStringCriteria
 
+from maxk.artifacts import models
 from maxk.errors import UserError
 from maxk.grading import extract_program
 from maxk.sampling import prefixes, stopping
@@ -53,13 +54,19 @@ class PolicyTrainer(MaxkTrainer):
             self.ref_model.to(torch.bfloat16)
 
     def _generate_options(self) -> dict[str, Any]:
-        """Stop strings, and the loop that computes equal prefixes once where no process waits for another one's."""
+        """Stop strings and, where possible, the loop that computes equal prefixes once."""
         options: dict[str, Any] = {}
         if self._stop:
             options["stopping_criteria"] = [StopStringCriteria(self.processing_class, list(self._stop))]
-        if self.accelerator.distributed_type.value in REPLICATED:
+        if self._generates_by_prefixes:
             options["custom_generate"] = prefixes.generate
         return options
+
+    @property
+    def _generates_by_prefixes(self) -> bool:
+        """Whether every process holds all weights, and the cache holds keys and values of text alone."""
+        replicated = self.accelerator.distributed_type.value in REPLICATED
+        return replicated and not self._is_vlm and not models.has_recurrent_state(self.model.config)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._problem_ids = [row["problem_id"] for row in inputs]

@@ -55,8 +55,7 @@ class MaxkTrainer(GRPOTrainer):
         self._loss_inputs: dict[str, Any] | None = None  # of the loss being computed
         self._one_step = self.args.gradient_accumulation_steps % self.args.steps_per_generation == 0
         self._in_pass_ratios = self._can_hold_groups()
-        on_cpu = self.accelerator.device.type == "cpu"  # on GPUs it was not measured, and flash attention has no masks
-        self._shares_prefixes = on_cpu and not self.aux_loss_enabled and trees.supports(self.model.config)
+        self._shares_prefixes = self._can_share_prefixes()
         if self.use_vllm and not self._uses_sampler_logps():
             return_no_logprobs(self.vllm_generation)
         if self.use_vllm and self.vllm_mode == "colocate" and self.args.vllm_tensor_parallel_size == 1:
@@ -67,6 +66,15 @@ class MaxkTrainer(GRPOTrainer):
         whole_groups = self.args.per_device_train_batch_size % self.num_generations == 0
         one_batch = self.args.steps_per_generation * self.accelerator.num_processes == 1
         return self._one_step and whole_groups and (one_batch or not self.objective.batch_scaled)
+
+    def _can_share_prefixes(self) -> bool:
+        """Whether trees support the model, and completions are few and short enough.
+
+        On GPUs trees were not measured, and flash attention takes no masks.
+        """
+        on_cpu = self.accelerator.device.type == "cpu"
+        small = self.num_generations * self.max_completion_length <= trees.NODES
+        return on_cpu and small and not self.aux_loss_enabled and trees.supports(self.model.config)
 
     def _uses_sampler_logps(self) -> bool:
         corrected = self.vllm_importance_sampling_correction or self.off_policy_mask_threshold is not None

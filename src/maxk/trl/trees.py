@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 IGNORED = -100  # label of a node without one
+NODES = 4096  # of a prompt's completions at most: masks, and the time of attention, grow with their square
 _ARCHITECTURES = ("llama", "qwen2", "qwen3")
 
 
@@ -39,7 +40,7 @@ class Tree:
 
 
 def supports(config: Any) -> bool:
-    """Whether tokens of a model see one another by full attention alone, with a given mask and given positions."""
+    """Whether tokens interact only in full attention, which takes any mask and any positions."""
     full = all(layer == "full_attention" for layer in getattr(config, "layer_types", None) or [])
     return bool(config.model_type in _ARCHITECTURES and full and config._attn_implementation == "sdpa")
 
