@@ -82,6 +82,12 @@ class Background:
         below = psutil.Process(self._process.pid).children(recursive=True)
         return [one for one in below if command_of(one)[1:4] == ["-m", "maxk", stage]]
 
+    def at_work(self) -> list[str]:
+        """The commands of the jobs that are running."""
+        below = psutil.Process(self._process.pid).children(recursive=True)
+        jobs = [command_of(one) for one in below]
+        return sorted({" ".join(job[3:]) for job in jobs if job[1:3] == ["-m", "maxk"]})
+
     def wait(self) -> subprocess.CompletedProcess[str]:
         """How it ended, with all that it said."""
         status = self._process.wait(timeout=1800)

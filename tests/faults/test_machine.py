@@ -96,6 +96,7 @@ def test_read_only_results(
     disk(folder, "ro")
     done = snakemake(folder, *TABLE)
     assert done.returncode == 1
+    assert len(_lines(done)) == 1, done.stdout + done.stderr
     [line] = _lines(done)
     assert "the file system is read-only; mount it for writing" in line
     assert "Traceback" not in done.stderr
