@@ -38,7 +38,8 @@ export OMP_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 # Three workers for two cores, because tests also wait: for sleeping programs, for one another's processes.
-WORKERS = $$(( $$(nproc) < 4 ? ($$(nproc) * 3 + 1) / 2 : 6 ))
+CORES := $(shell env -u OMP_NUM_THREADS nproc)
+WORKERS = $$(( $(CORES) < 4 ? ($(CORES) * 3 + 1) / 2 : 6 ))
 PARALLEL = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 KERNELS := $(addprefix test-numerics-,default avx2 $(sort $(shell grep -om1 avx512 /proc/cpuinfo 2> /dev/null)))
 
