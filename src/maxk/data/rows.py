@@ -30,6 +30,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from maxk.artifacts.json_text import parsed
 from maxk.data import hub
 from maxk.data.hub import Layouts, Place
 from maxk.errors import UserError
@@ -261,41 +262,15 @@ def _json_values(file: str, path: Path) -> Iterator[Record]:
 
 def _parsed(where: str, text: str) -> Any:
     try:
-        return parse_json(text, unique=True)
+        return parsed(text, unique=True)
     except ValueError as error:
         raise UserError(f"{where}: not JSON ({error}); fetch the file again or fix the line") from None
 
 
 # --------------------------------------------------------------------------------------------------------------- JSON
-def parse_json(text: str, unique: bool = False) -> Any:
-    """JSON of unknown origin. Integers beyond Python's digit limit stay text. Raises ValueError.
-
-    unique: refuse a key that stands twice in an object; otherwise the last one counts.
-    """
-    try:
-        return json.loads(text, parse_int=_integer, object_pairs_hook=_with_unique_keys if unique else None)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
 def parse_json_column(text: str) -> Any:
     """JSON in a column of text, whose own texts are checked as `Text` is. Raises ValueError."""
-    content = parse_json(text)
+    content = parsed(text)
     if re.search(r"\\u[dD]", text):
         json.dumps(content, ensure_ascii=False).encode()
     return content
-
-
-def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
-    return found
-
-
-def _integer(digits: str) -> int | str:
-    try:
-        return int(digits)
-    except ValueError:
-        return digits

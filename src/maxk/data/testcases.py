@@ -15,11 +15,12 @@ from typing import NamedTuple, TypeVar
 
 from typing_extensions import TypedDict
 
+from maxk.artifacts.json_text import parsed
 from maxk.artifacts.packed_tests import ERRORS as UNPACKING_ERRORS
 from maxk.artifacts.packed_tests import unpack
 from maxk.artifacts.records import Test
 from maxk.data.candidates import Funnel
-from maxk.data.rows import Text, parse_json, parse_json_column
+from maxk.data.rows import Text, parse_json_column
 from maxk.errors import UserError
 
 _FUNCTIONAL = """{statement}
@@ -145,7 +146,7 @@ def _functional_test(case: Mapping[str, str]) -> Test:
 def function_name(problem_id: str, metadata: str | None) -> str:
     """The function that a functional row calls. Raises UserError if its metadata does not name one."""
     try:
-        return str(parse_json(metadata or "")["func_name"])
+        return str(parsed(metadata or "")["func_name"])
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{problem_id}: a functional row whose metadata {metadata!r} has no func_name") from None
 

@@ -16,10 +16,10 @@ import json
 import math
 import zlib
 from collections.abc import Iterator
-from json.scanner import make_scanner
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from maxk.artifacts.json_text import DECODERS, parsed
 from maxk.errors import UserError
 
 _PIECE = 1 << 16  # characters read at first; doubled while an item is longer
@@ -82,48 +82,6 @@ def _object(where: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def parsed(text: str, unique: bool = False) -> Any:
-    """Parses `text` as JSON; an integer with more digits than Python parses becomes text. Raises ValueError."""
-    try:
-        value, end = _SCANNERS[unique](text, 0)  # a quarter faster than decode, which skips white space first
-        if text[end:] in ("", "\n"):
-            return value
-    except (StopIteration, ValueError, RecursionError):
-        pass  # decode reports the error
-    try:
-        return (_UNIQUE if unique else _PLAIN).decode(text)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:  # perhaps Python's limit on digits
-        return _DECODERS[unique].decode(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _integer(digits: str) -> int | str:
-    try:
-        return int(digits)
-    except ValueError:
-        return digits
-
-
-def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
-    return found
-
-
-_PLAIN, _UNIQUE = json.JSONDecoder(), json.JSONDecoder(object_pairs_hook=_with_unique_keys)
-# typeshed declares the scanner as its own argument type.
-_SCANNERS: dict[bool, Any] = {False: make_scanner(_PLAIN), True: make_scanner(_UNIQUE)}  # type: ignore[arg-type]
-_DECODERS = {  # slower, for integers of any length
-    False: json.JSONDecoder(parse_int=_integer),
-    True: json.JSONDecoder(parse_int=_integer, object_pairs_hook=_with_unique_keys),
-}
-
-
 # ------------------------------------------------------------------------------------------------------ arrays
 def _items(file: IO[str], path: Path, unique: bool) -> Iterator[Row]:
     """Items of an array; holds little more than the text of one."""
@@ -132,7 +90,7 @@ def _items(file: IO[str], path: Path, unique: bool) -> Iterator[Row]:
     while not text.startswith("]"):
         number += 1
         where = f"{path}, item {number}"
-        value, text = _item(text, file, where, _DECODERS[unique])
+        value, text = _item(text, file, where, DECODERS[unique])
         yield Row(where, _object(where, value))
         text = _next(text, file)
         if text.startswith(","):
