@@ -7,8 +7,9 @@
 | newest | the newest of the extra `trl` | all of these |
 
 Only what pyproject.toml names is old (`--resolution lowest-direct`); the rest is as new as that allows. Environments go
-to .venv-bounds. Needs uv, PyPI, Python 3.11 (newer ones have no wheels of the oldest numpy) and 17 GB of disk, because
-the torch of PyPI brings CUDA; UV_TORCH_BACKEND=cpu takes torch from PyTorch's own index instead.
+to .venv-bounds and are removed when their tests pass. Needs uv, PyPI, Python 3.11 (newer ones have no wheels of the
+oldest numpy) and 7 GB of disk, because the torch of PyPI brings CUDA; UV_TORCH_BACKEND=cpu takes torch from PyTorch's
+own index instead.
 
     python requirements/bounds.py            # all three
     python requirements/bounds.py oldest     # one
@@ -17,6 +18,7 @@ the torch of PyPI brings CUDA; UV_TORCH_BACKEND=cpu takes torch from PyTorch's o
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -62,6 +64,8 @@ def passes(name: str) -> bool:
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=ROOT, env=settings)
     print(f"{name}: installed in {installed - start:.0f} s, tested in {time.monotonic() - installed:.0f} s", flush=True)
+    if done.returncode == 0:
+        shutil.rmtree(FOLDER / name)
     return done.returncode == 0
 
 
