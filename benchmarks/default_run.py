@@ -1,27 +1,44 @@
-"""Where the time of the default experiment goes: wall clock, CPU-seconds and idle share, by stage.
+"""Where the time of the default experiment goes: wall time, CPU-seconds and busy cores, by stage.
 
     python benchmarks/default_run.py                                          # in a temporary folder, from nothing
     python benchmarks/default_run.py --configfile tests/configs/seconds.yaml
 
-CPU-seconds of the whole are the kernel's, of every process the run started and waited for; those of a stage come from
-Snakemake's benchmark files, which sample a job's processes and miss short-lived ones. Idle is the share of the cores'
-time in which no process of the run computed.
+CPU-seconds are the kernel's, of a process and all its descendants that were waited for. (Snakemake's benchmark files
+sample the processes of a job, and miss short-lived ones: those of the grader.) A `python` that precedes the real one on
+the jobs' PATH measures each job. Busy is the fraction of the cores' time in which the run computed.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
+from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
+
+# Called as `python -m maxk STAGE …`.
+MEASURED_PYTHON = """#!/bin/bash
+TIMEFORMAT="$3 %R %U %S"
+exec 3>&2
+{{ time {python} "$@" 2>&3; }} 2> {folder}/$$
+"""
+
+
+class Used(NamedTuple):
+    """Seconds of a whole run on `cores`; `cpu` includes `snakemake`, which is the process itself."""
+
+    cores: int
+    wall: float
+    cpu: float
+    snakemake: float
 
 
 def main() -> None:
@@ -30,31 +47,55 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", folder]
-        command += ["--cores", str(args.cores)]
+        measured = Path(folder, "measured")
+        command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+        command += ["--directory", str(Path(folder, "run")), "--cores", str(args.cores)]
         if args.configfile:
             command += ["--configfile", str(Path(args.configfile).absolute())]
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
-        started = time.monotonic()
-        subprocess.run(command, check=True, env=environment)
-        wall = time.monotonic() - started
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        report(Path(folder), wall, used.ru_utime + used.ru_stime, args.cores)
+        path = f"{measuring(measured)}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        used = run(command, {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}, args.cores)
+        report(jobs(measured), used)
 
 
-def report(folder: Path, wall: float, cpu: float, cores: int) -> None:
+def measuring(folder: Path) -> Path:
+    """A folder for PATH whose `python` leaves the times of each call in `folder`."""
+    shim = folder / "bin" / "python"
+    shim.parent.mkdir(parents=True)
+    shim.write_text(MEASURED_PYTHON.format(python=quote(sys.executable), folder=quote(str(folder))))
+    shim.chmod(0o755)
+    return shim.parent
+
+
+def run(command: list[str], environment: dict[str, str], cores: int) -> Used:
+    started = time.monotonic()
+    process = subprocess.Popen(command, env=environment)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # /proc holds its times until it is waited for
+    wall = time.monotonic() - started
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    own, children = (sum(map(int, fields[first : first + 2])) / os.sysconf("SC_CLK_TCK") for first in (11, 13))
+    if process.wait():
+        sys.exit("the run failed")
+    return Used(cores, wall, own + children, own)
+
+
+def jobs(folder: Path) -> Iterator[tuple[str, float, float]]:
+    """Stage, wall time and CPU-seconds of every call."""
+    for path in folder.iterdir():
+        if path.is_file():
+            stage, wall, user, system = path.read_text().split()[-4:]
+            yield stage, float(wall), float(user) + float(system)
+
+
+def report(measured: Iterator[tuple[str, float, float]], used: Used) -> None:
     stages: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for path in sorted(folder.glob("results/**/benchmarks/**/*.tsv")):
-        parts = path.relative_to(folder).parts
-        stage = parts[parts.index("benchmarks") + 1].removesuffix(".tsv")
-        with path.open(newline="") as handle:
-            [row] = csv.DictReader(handle, delimiter="\t")
-        stages[stage].append((float(row["s"]), float(row["cpu_time"])))
+    for stage, *times in measured:
+        stages[stage].append((times[0], times[1]))
     print(f"\n{'stage':12s} {'jobs':>5s} {'wall s':>8s} {'CPU s':>8s}")
-    for stage, jobs in sorted(stages.items(), key=lambda item: -sum(wall for wall, _ in item[1])):
-        print(f"{stage:12s} {len(jobs):5d} {sum(w for w, _ in jobs):8.1f} {sum(c for _, c in jobs):8.1f}")
-    print(f"\nwhole run: {wall:.0f} s on {cores} cores, {cpu:.0f} CPU-s, idle {1 - cpu / (wall * cores):.1%}")
+    for stage, calls in sorted(stages.items(), key=lambda item: -sum(cpu for _, cpu in item[1])):
+        print(f"{stage:12s} {len(calls):5d} {sum(w for w, _ in calls):8.1f} {sum(c for _, c in calls):8.1f}")
+    print(f"{'Snakemake':12s} {1:5d} {used.wall:8.1f} {used.snakemake:8.1f}")
+    busy = used.cpu / (used.wall * used.cores)
+    print(f"\nwhole run: {used.wall:.0f} s on {used.cores} cores, {used.cpu:.0f} CPU-s, cores {busy:.0%} busy")
 
 
 if __name__ == "__main__":

@@ -94,6 +94,11 @@ def training_of(wildcards):
     return CONFIG.training_of(wildcards.objective)
 
 
+def longest_first(training):
+    """Priority of a training job: a long one that starts last would end alone. Above that of all later stages."""
+    return 10 + training.epochs * training.iterations
+
+
 def doubled_on_retry(megabytes):
     """mem_mb of a job: `megabytes(wildcards)`, and twice that after a failed attempt."""
     return lambda wildcards, attempt: min(attempt, 2) * megabytes(wildcards)

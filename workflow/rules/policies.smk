@@ -14,7 +14,7 @@ rule base:
         OUT.log("base"),
     benchmark:
         OUT.benchmark("base")
-    priority: 10
+    priority: 1000
     conda:
         "../../environment.yml"
     threads: 1
@@ -44,7 +44,7 @@ rule train:
         OUT.log("train", "{objective}", "seed{seed}"),
     benchmark:
         OUT.benchmark("train", "{objective}", "seed{seed}")
-    priority: 5
+    priority: lambda wildcards: longest_first(training_of(wildcards))
     conda:
         "../../environment.yml"
     threads: lambda wildcards: training_of(wildcards).processes

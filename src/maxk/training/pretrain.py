@@ -12,9 +12,11 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
@@ -107,15 +109,13 @@ def _encode(tokenizer: PreTrainedTokenizerFast, pairs: Sequence[tuple[str, str]]
     """Every pair as prompt, program, end; prompt and program are tokenized separately, as in generation."""
     encode = tokenizer.backend_tokenizer.encode_batch
     heads, tails = ([text.ids for text in encode(texts)] for texts in zip(*pairs, strict=True))
-    width = max(len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)) + 1
-    inputs = torch.full((len(pairs), width), tokenizer.pad_token_id)
-    labels = torch.full((len(pairs), width), IGNORED)
-    for row, (head, tail) in enumerate(zip(heads, tails, strict=True)):
-        written = torch.tensor([*tail, tokenizer.eos_token_id])
-        end = len(head) + len(written)
-        inputs[row, : len(head)] = torch.tensor(head)
-        inputs[row, len(head) : end] = labels[row, len(head) : end] = written
-    return Batch(inputs, labels)
+    rows = [[*head, *tail, tokenizer.eos_token_id] for head, tail in zip(heads, tails, strict=True)]
+    starts, ends = (np.array([len(ids) for ids in side])[:, None] for side in (heads, rows))
+    position = np.arange(ends.max())
+    inputs = np.full((len(rows), len(position)), tokenizer.pad_token_id)
+    inputs[position < ends] = list(chain.from_iterable(rows))
+    labels = np.where((position >= starts) & (position < ends), inputs, IGNORED)
+    return Batch(torch.from_numpy(inputs), torch.from_numpy(labels))
 
 
 # -------------------------------------------------------------------------------------------------- model
