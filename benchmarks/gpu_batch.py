@@ -64,7 +64,11 @@ VARIANTS = {
     ),
     "config": Variant(),
     "checkpointing": Variant({"gradient_checkpointing": True}),
+    "stock_64": Variant(
+        {"per_device_batch_size": 64}, kind=GRPOTrainer, logprobs=True, n_requests=True, reward_in_line=True
+    ),
     "batch_32": Variant({"per_device_batch_size": 32}),
+    "batch_64": Variant({"per_device_batch_size": 64}),
     "batch_128": Variant({"per_device_batch_size": 128}),
     "reference_bfloat16": Variant({"reference_precision": "bfloat16"}),
     "compile": Variant({"torch_compile": True}),
