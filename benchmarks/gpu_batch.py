@@ -18,7 +18,7 @@ import argparse
 import gc
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ class Variant:
     detokenize: bool = False  # vLLM decodes tokens that TRL decodes again
     reward_in_line: bool = False  # grade after the reference pass, not beside it
     one_load: bool = False  # hand all weights to vLLM in one call, not one per tensor
+    one_timeout: bool = False  # a program that exceeds its CPU time in one test fails the tests after it
     n_requests: bool = False  # ask vLLM for the n completions of a prompt in n requests, not in one
 
 
@@ -64,10 +65,16 @@ VARIANTS = {
     ),
     "config": Variant(),
     "checkpointing": Variant({"gradient_checkpointing": True}),
+    "stock_64": Variant(
+        {"per_device_batch_size": 64}, kind=GRPOTrainer, logprobs=True, n_requests=True, reward_in_line=True
+    ),
     "batch_32": Variant({"per_device_batch_size": 32}),
+    "batch_64": Variant({"per_device_batch_size": 64}),
     "batch_128": Variant({"per_device_batch_size": 128}),
     "reference_bfloat16": Variant({"reference_precision": "bfloat16"}),
     "compile": Variant({"torch_compile": True}),
+    "one_timeout": Variant(one_timeout=True),
+    "one_timeout_64": Variant({"per_device_batch_size": 64}, one_timeout=True),
     "logprobs": Variant(logprobs=True),
     "reward_in_line": Variant(reward_in_line=True),
     "one_load": Variant(one_load=True),
@@ -96,6 +103,8 @@ def main() -> None:
 def measured(config: Config, model: str, variant: Variant, grader: Grader, args: argparse.Namespace) -> list[str]:
     """A row of the table, formatted."""
     limits = problem_grader.limits(config)
+    if variant.one_timeout:
+        limits = replace(limits, total_cpu_s=limits.cpu_s)
     reward = PassRateReward(grader, common.problems(config), limits)
     trainer = make(config, model, variant, reward, args)
     timer = BatchTimer(args.iterations)

@@ -7,10 +7,11 @@
     python benchmarks/sampling.py --model PATH --problems 16 --backend vllm --config config/mini.yaml      # MBPP
 
 The bare loop does the minimum. Over `generate` it repeats every prompt, samples from the global random state and
-decodes, in the backend's batches. Over vLLM's engine it submits all requests at once, without seeds or text. The
-backend draws each sample with its own seed. Both use an experiment's prompts and settings and take turns. The script
-prints tokens per second, on a CPU also tokens per CPU-second, and the median of the turns' ratios. It exits with 1 if
-the backend is slower than 0.9 × the loop (in CPU-seconds where there is no GPU).
+decodes, in the backend's batches. Over vLLM's engine it submits all requests at once, with the same stop strings and
+without seeds. The backend draws each sample with its own seed; a third loop, bare but seeded, says what seeds cost.
+All use an experiment's prompts and settings and take turns. The script prints tokens per second, on a CPU also tokens
+per CPU-second, and the median of the turns' ratios of the backend to the bare loop. It exits with 1 if the backend is
+slower than 0.9 × the loop (in CPU-seconds where there is no GPU).
 
 Then it frees the backend's memory, as `maxk sample` does, and prints the rate of the pass that measures the entropies
 of the samples just drawn, and the time that it adds to drawing them. Nothing is read from a network, except by datasets
@@ -136,8 +137,8 @@ def bare_generate(backend: Any, requests: list[Request]) -> int:
     return tokens
 
 
-def bare_vllm(backend: Any, requests: list[Request]) -> int:
-    """All requests at once through the same engine."""
+def bare_vllm(backend: Any, requests: list[Request], seeded: bool = False) -> int:
+    """All requests at once through the same engine, with the same stop tokens and strings."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -149,8 +150,11 @@ def bare_vllm(backend: Any, requests: list[Request]) -> int:
             max_tokens=backend.config.max_tokens,
             stop_token_ids=backend.stop_tokens,
             ignore_eos=True,
-            detokenize=False,
+            stop=list(backend.config.stop) or None,
+            include_stop_str_in_output=True,
+            detokenize=bool(backend.config.stop),
             output_kind=RequestOutputKind.FINAL_ONLY,
+            seed=request.seed if seeded else None,
         )
         backend.engine.add_request(f"bare{i}", {"prompt_token_ids": prompts_of[request.prompt]}, parameters)
     tokens = 0
@@ -233,6 +237,8 @@ def measure(model: str, chosen: Sampling, requests: list[Request], repeats: int)
     for _ in range(repeats):
         measured["backend"].append(rates(lambda: tokens_of(ours(backend, requests))))
         measured["bare loop"].append(rates(lambda: BARE[chosen.backend](backend, requests)))
+        if chosen.backend == "vllm":
+            measured["bare loop, seeded"].append(rates(lambda: bare_vllm(backend, requests, seeded=True)))
     print(f"{chosen.backend}: {len(requests)} problems × {chosen.n} samples, medians of {repeats}")
     clocks = ["wall"] if torch.cuda.is_available() else ["wall", "cpu"]
     ratios = [report(measured, clock) for clock in clocks]

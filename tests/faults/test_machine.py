@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import time
@@ -129,6 +130,31 @@ def test_a_grading_process_killed_in_training(unfinished: Callable[..., Path]) -
     assert training.returncode == 0, said
     assert "grading processes ended 1 times and were replaced; what they ran was run again" in said
     assert _steps(log) == undisturbed
+
+
+def test_one_of_two_training_processes_killed(unfinished: Callable[..., Path]) -> None:
+    """The job ends with one line and leaves no process; the next start continues from the checkpoint."""
+    folder = unfinished()
+    path = folder / RESULTS / "config.json"
+    config = json.loads(path.read_text())
+    config["training"] |= {"epochs": 2.0, "processes": 2, "checkpoint_every": 1}
+    path.write_text(json.dumps(config))
+    log = folder / RESULTS / "policies/grpo/seed1/metrics.jsonl"
+    training = _train(folder, 1)
+    while not log.exists() or log.read_text().count("\n") < 2:
+        assert training.poll() is None
+        time.sleep(0.01)
+    started = psutil.Process(training.pid).children(recursive=True)
+    [second] = [one for one in started if one.environ().get("RANK") == "1" and "train" in one.cmdline()]
+    second.kill()
+    _, said = training.communicate(timeout=60)
+    assert training.returncode == 128 + signal.SIGKILL
+    [line] = [line for line in said.splitlines() if line.startswith("maxk ")]
+    assert "process 1 was killed (SIGKILL)" in line
+    assert "Traceback" not in said
+    assert not psutil.wait_procs(started, timeout=10)[1]
+    _, said = _train(folder, 1).communicate()
+    assert [step["step"] for step in _steps(log)] == list(range(1, 9)), said
 
 
 def _train(folder: Path, seed: int) -> subprocess.Popen[str]:

@@ -104,7 +104,8 @@ def _launch(training: Training) -> None:
     if training.accelerate is not None:
         command = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
         command += ["--main_process_port", "0"]  # a free one: jobs share a host
-    os.execv(sys.executable, [sys.executable, "-m", *command, "--module", "maxk", *sys.argv[1:]])
+    command = ["maxk.resources.elastic", *command, "--module", "maxk"]
+    os.execv(sys.executable, [sys.executable, "-m", *command, *sys.argv[1:]])
 
 
 def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Policy:
@@ -186,7 +187,12 @@ def _optimise(
         trainer.remove_callback(PrinterCallback)
         if trainer.is_world_process_zero():
             (folder / "policy.json").unlink(missing_ok=True)  # a policy that is being retrained is not finished
-        trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
+        try:
+            trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
+        except Exception:
+            if training.processes > 1 and stop.comes():
+                raise SystemExit(128 + signal.SIGTERM) from None  # another process ended, and its launcher reports that
+            raise
         for complaint in grader.stats.complaints():
             print(complaint, file=sys.stderr)
         if stop.received:

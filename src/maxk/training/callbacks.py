@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from maxk.config import Training
 from maxk.progress import Progress
 from maxk.tracking import Run
 
+PATIENCE_S = 5.0  # in which a launcher notices that a process has ended
 LOST, CUT = 0.05, 0.25  # fractions of a step's completions from which a warning is due
 
 
@@ -154,6 +156,13 @@ class StopOnSignal(TrainerCallback):
         self._iterations = iterations
         self.received = False
         signal.signal(signal.SIGTERM, self._receive)
+
+    def comes(self) -> bool:
+        """Whether the signal has come or comes within seconds: a launcher ends all processes after the first."""
+        until = time.monotonic() + PATIENCE_S
+        while not self.received and time.monotonic() < until:
+            time.sleep(0.1)
+        return self.received
 
     def _receive(self, *_: Any) -> None:
         self.received = True

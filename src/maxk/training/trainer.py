@@ -24,6 +24,11 @@ from maxk.trl.vllm import fixed_cache, own_port
 # weights.
 REFERENCE_KL = 0.01
 
+# With several processes on a CPU, transformers restores the optimiser to "cpu:0", which torch does not know.
+torch.serialization.register_package(
+    100, lambda _: None, lambda storage, location: storage if location == "cpu:0" else None
+)
+
 
 class PolicyTrainer(MaxkTrainer):
     """MaxkTrainer for problems with tests: every row of its datasets has a `problem_id`.
