@@ -11,6 +11,8 @@ With `choose: learning_rate`, policies that differ in nothing else are candidate
 result was seen: the candidate with the highest max@headline_k on the first, third, … problem of every dataset (mean
 over datasets and seeds) is chosen, and all numbers reported are those of the second, fourth, … problems.
 
+An experiment with `milestones` is made by `maxk.reporting.matched` instead. `rules` decide it (`maxk.reporting.rules`).
+
 Matched KL separates "more diverse" from "trained less": policies are compared where each first reaches the KL that all
 of them reach, by max@k of their training groups. Groups are scored before they are learned from, and in the first epoch
 every problem is new.
@@ -20,7 +22,7 @@ every problem is new.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +35,7 @@ from matplotlib.figure import Figure
 from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Experiment
-from maxk.reporting import MEAN, estimates, markdown, style, training_log
+from maxk.reporting import MEAN, estimates, markdown, matched, rules, style, training_log
 from maxk.reporting.load import Scores, load
 from maxk.reporting.rendering import to_csv
 from maxk.statistics import Floats
@@ -44,7 +46,8 @@ CAPTION = (
 )
 # Means over the last tenth of training, then means over all of it.
 AT_THE_END = ("reward", "kl", "entropy")
-THROUGHOUT = ("frac_reward_zero_std", "clip_fraction", "ess_fraction", "first_order_error")
+ERRORS = {"first_order_error": "leave-one-out", "paper_weights_error": "the paper's, centred"}
+THROUGHOUT = ("frac_reward_zero_std", "clip_fraction", "ess_fraction", *ERRORS)
 
 _AXES = {
     "k": "k of the objective",
@@ -56,6 +59,8 @@ _AXES = {
 
 def write(name: str, config: Config) -> list[str]:
     """Makes the experiment's files; returns their paths. Raises UserError if there is no such experiment."""
+    if name in config.experiments and config.experiments[name].milestones:
+        return matched.write(name, config)
     findings = collect(name, config)
     paths = [config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png", "pdf")]
     frame = table(findings)
@@ -94,6 +99,11 @@ class Findings:
     @property
     def headline(self) -> str:
         return f"max@{self.config.report.headline_k}"
+
+    def compare(self, policy: str, than: str, quantity: str) -> Mapping[str, Any]:
+        """Difference of the means over datasets, its interval and test; empty without scores, or with itself."""
+        pairs = {MEAN: (policy, than)} if policy != than else {}
+        return next(estimates.compared(self.scores, self.config.report, "vs reference", pairs, quantity), {})
 
     @property
     def shown(self) -> list[Outcome]:
@@ -230,18 +240,13 @@ def _estimates(findings: Findings, policy: str) -> dict[str, Any]:
     """Means over datasets and differences to the reference, with their intervals; blank without scores."""
     found: dict[str, Any] = {}
     for quantity in ("max@1", findings.headline):
-        own, change = findings.means.get((policy, quantity), {}), _difference(findings, policy, quantity)
+        own = findings.means.get((policy, quantity), {})
+        change = findings.compare(policy, findings.experiment.reference, quantity)
         found |= {quantity: own.get("mean"), f"{quantity}_low": own.get("low"), f"{quantity}_high": own.get("high")}
         found |= {f"{quantity}_difference": change.get("difference")}
         found |= {f"{quantity}_difference_{end}": change.get(end) for end in ("low", "high")}
         found[f"{quantity}_p_mean"] = change.get("p_mean")
     return found
-
-
-def _difference(findings: Findings, policy: str, quantity: str) -> Mapping[str, Any]:
-    reference, scores = findings.experiment.reference, findings.scores
-    pairs = {MEAN: (policy, reference)} if policy != reference else {}
-    return next(estimates.compared(scores, findings.config.report, "vs reference", pairs, quantity), {})
 
 
 def _training_means(log: Mapping[str, Floats]) -> dict[str, float | None]:
@@ -262,7 +267,9 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
     """The table for readers: estimates with intervals, differences to the reference, KL."""
     headline, scores = findings.headline, findings.scores
     header = ["Policy", "max@1", headline, f"{headline} − reference", "final KL", "at equal KL: max@1", "max@n"]
-    lines = [f"**{findings.name}: {markdown.escape(findings.experiment.question)}**", "", *markdown.head(header)]
+    lines = [f"**{findings.name}: {markdown.escape(findings.experiment.question)}**", ""]
+    decisions = rules.decide(findings.experiment, findings.config.report, findings.compare)
+    lines += [*rules.to_markdown(decisions, scores.labels), *markdown.head(header)]
     lines += [markdown.row(_markdown_cells(row, findings)) for row in estimates.records(frame)]
     level = f"{findings.config.report.confidence:.0%}"
     problems = sum(scores.problems(dataset) for dataset in scores.datasets)
@@ -273,6 +280,7 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
         f"differences are paired. Sandbox: {scores.sandbox}.",
         "At equal KL: max@k of the training groups where each policy first reaches the KL that all of them reach.",
     ]
+    notes += _errors(findings)
     if any(outcome.chosen is not None for outcome in findings.outcomes):
         notes.append(
             f"✓ marks the learning rate with the higher {headline} on every other problem; all numbers are those of "
@@ -280,6 +288,18 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
         )
     notes += [*markdown.seed_notes(len(scores.seeds)), *(f"{note}." for note in scores.notes)]
     return markdown.below(lines, notes)
+
+
+def _errors(findings: Findings) -> Iterator[str]:
+    """What dropping higher orders of δ costs, where ratios were measured."""
+    parts = [
+        f"{outcome.label} {float(outcome.log[key].mean()):.1%} ({of})"
+        for outcome in findings.outcomes
+        for key, of in ERRORS.items()
+        if key in outcome.log
+    ]
+    if parts:
+        yield f"Relative error of first-order weights on the training batches, mean: {'; '.join(parts)}."
 
 
 def _markdown_cells(row: Mapping[str, Any], findings: Findings) -> list[str]:

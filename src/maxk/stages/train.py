@@ -3,6 +3,9 @@
 Reads the base policy and the train splits; writes the policy's folder: `model/`, `metrics.jsonl` and, last,
 `policy.json`. A killed job resumes from its last checkpoint when it is started again. Checkpoints are stored under a
 digest of the settings, so training starts anew after a change of the configuration.
+
+Where an experiment asks for milestones, the policy at each of them is kept with the checkpoints, and becomes a policy
+of its own, such as `grpo@1/seed0`, when the training ends.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +27,7 @@ from maxk import config as configuration
 from maxk import tracking
 from maxk.artifacts import files
 from maxk.artifacts.digests import digest_of
-from maxk.artifacts.paths import BASE, policy_name
+from maxk.artifacts.paths import BASE, at_milestone, policy_name
 from maxk.artifacts.records import Policy, Problem
 from maxk.config import Config, Training
 from maxk.errors import UserError
@@ -58,6 +64,7 @@ def run(args: argparse.Namespace) -> None:
     folder = Path(layout.policy(name)).parent
     with files.lock(folder), tracking.stage(config, "train", policy=name) as tracked:
         policy = _train(config, args.objective, args.seed, tracked)
+        _publish_milestones(config, args.objective, args.seed, policy)
         files.write_policy(layout.policy(name), policy)
         shutil.rmtree(folder / "checkpoints")  # last: until policy.json exists, a killed run resumes from them
         tracked.artifact(layout.policy(name))
@@ -120,9 +127,37 @@ def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Poli
         run.dataset(dataset, path, digests[dataset], context="training")
 
     problems = [problem for path in data.values() for problem in files.read_problems(path, "train")]
-    folder = Path(layout.policy(name)).parent
-    made_with = _optimise(config, objective, seed, base, problems, folder, digest_of(lineage), run)
-    return Policy(name, config.label(objective), str(folder / "model"), None, lineage, made_with)
+    checkpoints = _checkpoints(config, objective, Path(layout.policy(name)).parent, lineage)
+    made_with = _optimise(config, objective, seed, base, problems, checkpoints, run)
+    model = Path(layout.policy(name)).with_name("model")
+    return Policy(name, config.label(objective), str(model), None, lineage, made_with)
+
+
+def _checkpoints(config: Config, objective: str, folder: Path, lineage: Mapping[str, Any]) -> Path:
+    """Where a training with this lineage and these milestones keeps them, below the policy's folder."""
+    return folder / "checkpoints" / digest_of([lineage, config.milestones(objective)])
+
+
+def _milestone(checkpoints: Path, batches: int) -> Path:
+    return checkpoints / f"milestone-{batches}" / "model"
+
+
+def _publish_milestones(config: Config, objective: str, seed: int, policy: Policy) -> None:
+    """Makes a policy of every milestone; its lineage says after how many generation batches.
+
+    The originals stay with the checkpoints until the training is marked as finished.
+    """
+    kept = _checkpoints(config, objective, Path(policy.model).parent, policy.lineage)
+    found = sorted(int(path.name.rpartition("-")[2]) for path in kept.glob("milestone-*"))
+    for number, batches in enumerate(found, 1):
+        row = at_milestone(objective, number)
+        target = config.layout.policy(policy_name(row, seed))
+        model = Path(target).parent / "model"
+        shutil.rmtree(model, ignore_errors=True)
+        shutil.copytree(_milestone(kept, batches), model)
+        lineage = {**policy.lineage, "batches": batches}
+        made = replace(policy, name=policy_name(row, seed), label=config.label(row), model=str(model), lineage=lineage)
+        files.write_policy(target, made)
 
 
 def _optimise(
@@ -131,8 +166,7 @@ def _optimise(
     seed: int,
     base: Policy,
     problems: list[Problem],
-    folder: Path,
-    lineage: str,
+    checkpoints: Path,
     run: tracking.Run,
 ) -> dict[str, Any]:
     from maxk.artifacts import environment, models
@@ -144,8 +178,15 @@ def _optimise(
         import torch
         from transformers.trainer_callback import PrinterCallback
 
-        from maxk.training.arguments import arguments, lora, schedule
-        from maxk.training.callbacks import EndsOfCompletions, MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
+        from maxk.training.arguments import arguments, lora, milestones, schedule
+        from maxk.training.callbacks import (
+            EndsOfCompletions,
+            KeepMilestones,
+            MetricsLog,
+            ProgressLine,
+            SkipNonfinite,
+            StopOnSignal,
+        )
         from maxk.training.reward import PassRateReward
         from maxk.training.trainer import PolicyTrainer
 
@@ -154,10 +195,11 @@ def _optimise(
         torch.set_num_threads(1)  # more threads do not speed up small models, and jobs run side by side
     elif training.gpu < 1:
         gpus.limit_memory(training.gpu)
-    checkpoints = folder / "checkpoints" / lineage
+    folder = Path(config.layout.policy(name)).parent
     tokenizer = models.tokenizer(base.model, base.revision, padding_side="left")
     rows, heldout = _prompts(config, training, problems, tokenizer, seed)
     order = schedule(training, len(rows), seed)
+    kept = milestones(training, len(order), config.milestones(objective))
     stop = StopOnSignal(training.iterations)
     with problem_grader.grader(config) as grader:
         grader.canary()
@@ -184,8 +226,10 @@ def _optimise(
             kv_cache_gb=training.generator.kv_cache_gb,
         )
         trainer.remove_callback(PrinterCallback)
+        steps = {batches * training.iterations: _milestone(checkpoints, batches) for batches in kept}
+        trainer.add_callback(KeepMilestones(steps, partial(_save_model, trainer, tokenizer)))
         if trainer.is_world_process_zero():
-            (folder / "policy.json").unlink(missing_ok=True)  # a policy that is being retrained is not finished
+            _unpublish(config, objective, seed)
         trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
         for complaint in grader.stats.complaints():
             print(complaint, file=sys.stderr)
@@ -193,6 +237,13 @@ def _optimise(
             raise SystemExit(128 + signal.SIGTERM)
         _save_model(trainer, tokenizer, folder / "model")
         return {**environment.versions(), "sandbox": grader.tier}
+
+
+def _unpublish(config: Config, objective: str, seed: int) -> None:
+    """A policy that is being retrained is not finished, nor are its milestones."""
+    for row in (objective, at_milestone(objective, "*")):
+        for path in Path().glob(config.layout.policy(policy_name(row, seed))):
+            path.unlink()
 
 
 def _prompts(config: Config, training: Training, problems: list[Problem], tokenizer: Any, seed: int) -> tuple[Any, Any]:
@@ -245,19 +296,19 @@ def last_checkpoint(folder: Path) -> str | None:
 
 def _save_model(trainer: Any, tokenizer: Any, target: Path) -> None:
     """Saves model and tokenizer as one Hugging Face folder, which appears complete or not at all; merges adapters."""
-    partial = target.with_name("model.partial")
+    unfinished = target.with_name("model.partial")
     if trainer.is_world_process_zero():
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
     model = trainer.accelerator.unwrap_model(trainer.model)
     if hasattr(model, "merge_and_unload"):
         if trainer.is_world_process_zero():
-            model.merge_and_unload().save_pretrained(partial)
+            model.merge_and_unload().save_pretrained(unfinished)
     else:
-        trainer.save_model(str(partial))
+        trainer.save_model(str(unfinished))
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero():
-        tokenizer.save_pretrained(partial)
-        (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle that no user of the model needs
+        tokenizer.save_pretrained(unfinished)
+        (unfinished / "training_args.bin").unlink(missing_ok=True)  # a pickle that no user of the model needs
         shutil.rmtree(target, ignore_errors=True)
-        partial.rename(target)
+        unfinished.rename(target)

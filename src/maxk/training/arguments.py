@@ -17,6 +17,7 @@ from trl import GRPOConfig
 
 from maxk.artifacts import models
 from maxk.config import Training
+from maxk.errors import UserError
 from maxk.trl.vllm import UNUSED_UTILIZATION
 
 if TYPE_CHECKING:
@@ -34,6 +35,17 @@ def schedule(config: Training, problems: int, seed: int) -> list[int]:
     generator = torch.Generator().manual_seed(seed)
     epochs = [torch.randperm(problems, generator=generator) for _ in range(-(-count // problems))]
     return torch.cat(epochs)[:count].tolist()
+
+
+def milestones(config: Training, prompts: int, count: int) -> list[int]:
+    """Generation batches after which the policy is kept: `count` evenly spaced points, without the end.
+
+    `prompts` is the length of the `schedule`. Raises UserError if there are fewer batches than points.
+    """
+    batches = prompts // config.prompts_per_step
+    if batches < count:
+        raise UserError(f"milestones={count} of a training of {batches} generation batches; ask for at most {batches}")
+    return [round(batches * number / count) for number in range(1, count)]
 
 
 def arguments(

@@ -1,11 +1,11 @@
-"""Callbacks between optimiser steps: metrics to file and tracker, progress, non-finite gradients, stop on SIGTERM."""
+"""Callbacks between optimiser steps: metrics, progress, milestones, non-finite gradients, stop on SIGTERM."""
 
 from __future__ import annotations
 
 import json
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,20 @@ class EndsOfCompletions(TrainerCallback):
                     f"train: step {state.global_step}: {logs[key]:.0%} of the completions {complaint}", file=sys.stderr
                 )
                 del self._complaints[key]
+
+
+class KeepMilestones(TrainerCallback):
+    """Saves the policy after certain optimiser steps, into the folder given for each.
+
+    The trainer saves a checkpoint of the same step later, so a run that resumes from one has all earlier milestones.
+    """
+
+    def __init__(self, folders: Mapping[int, Path], save: Callable[[Path], None]) -> None:
+        self._folders, self._save = folders, save
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.global_step in self._folders:
+            self._save(self._folders[state.global_step])
 
 
 class SkipNonfinite(TrainerCallback):
