@@ -138,7 +138,7 @@ def test_a_policy_without_all_milestones_is_left_out_with_a_note(study: Experime
     ("changes", "message"),
     [
         ({"milestones": 1}, "milestones"),
-        ({"against": "k"}, "milestones compare points of a training; leave `against` and `choose` out"),
+        ({"against": "k"}, "milestones compare points of a training; leave `against`, `choose` and `vote` out"),
         (
             {"rules": [{"policy": "x", "then": "a", "otherwise": "b"}]},
             "rules name 'x', which is not one of its policies",

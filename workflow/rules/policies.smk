@@ -39,6 +39,11 @@ rule train:
             OUT.problems(dataset)
             for dataset in CONFIG.training_of(wildcards.objective).datasets
         ],
+        entropy=lambda wildcards: [
+            OUT.policy(policy_name(followed, wildcards.seed))
+            for followed in [CONFIG.entropy_of(wildcards.objective)]
+            if followed
+        ],
     output:
         policy=OUT.policy("{objective}/seed{seed}"),
     log:

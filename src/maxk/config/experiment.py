@@ -138,6 +138,8 @@ class Config(Section):
                 yield f"{self._where(policy)}: milestones keep whole models, which training.lora does not train"
 
     def _rule_contradictions(self, name: str, experiment: Experiment) -> Iterator[str]:
+        if (experiment.vote or 0) > self.sampling.n:
+            yield f"experiments.{name}.vote={experiment.vote} is more than sampling.n={self.sampling.n}"
         for rule in experiment.rules:
             if rule.k is not None and rule.k not in self.report.ks:
                 yield f"experiments.{name}.rules: k={rule.k} is not in report.ks={list(self.report.ks)}"
@@ -172,8 +174,16 @@ class Config(Section):
                 f"{where}: {objective.type} corrects for off-policy samples, but iterations={training.iterations} "
                 f"makes none; set {where}.training.iterations to 2 or more (paper: 3)"
             )
+        if (followed := self.entropy_of(name)) is not None:
+            yield from self._entropy_contradictions(followed, f"{where}.training.entropy_bonus.like")
         if "datasets" in objective.training:
             yield from self._dataset_contradictions(training.datasets, f"{where}.training.datasets")
+
+    def _entropy_contradictions(self, followed: str, where: str) -> Iterator[str]:
+        if followed not in self.every_objective:
+            yield f"{where}: no objective {followed!r}{suggest(followed, self.every_objective)}"
+        elif self.entropy_of(followed) is not None:
+            yield f"{where}: {followed!r} follows another training itself"
 
     def _where(self, objective: str) -> str:
         owner = self.owner(objective)
@@ -253,6 +263,11 @@ class Config(Section):
         """`training` with the objective's own keys laid over it."""
         own = dict(self.every_objective[trained(objective)].training)
         return Training.model_validate({**self.training.model_dump(), **own})
+
+    def entropy_of(self, objective: str) -> str | None:
+        """The objective whose entropy the training follows."""
+        bonus = self.training_of(objective).entropy_bonus
+        return bonus.like if bonus else None
 
     # ---- what decides a stage's result: these go into Snakemake's params and into every file's provenance
     def settings(self, stage: str, **of: Any) -> dict[str, Any]:

@@ -150,6 +150,7 @@ class Rule(Section):
         "above", description="What has to be shown: the sign of the difference, or either."
     )
     k: Count | None = Field(None, description="k of the max@k that decides; by default `report.headline_k`.")
+    vote: bool = Field(False, description="Decide by maj@k, with the k of the experiment's `vote`, not by max@k.")
     then: str = Field(description="The answer if the difference is shown.")
     otherwise: str = Field(description="The answer if it is not.")
 
@@ -164,6 +165,9 @@ class Experiment(Section):
     objectives: Mapping[Name, AnyObjective] = Field({}, description="Policies that are trained for this experiment.")
     reference: Name = Field(description="The policy that all others are compared with.")
     rules: tuple[Rule, ...] = Field((), description="How the numbers answer the question, written before the run.")
+    vote: Count | None = Field(
+        None, description="k of a majority vote: maj@k, the reward of the answer that most of k samples agree on."
+    )
     milestones: int | None = Field(
         None,
         ge=2,
@@ -197,8 +201,16 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _milestones_without_choice(self) -> Experiment:
-        if self.milestones and (self.choose or self.against):
-            raise ValueError("milestones compare points of a training; leave `against` and `choose` out")
+        if self.milestones and (self.choose or self.against or self.vote):
+            raise ValueError("milestones compare points of a training; leave `against`, `choose` and `vote` out")
+        if self.vote and self.choose:
+            raise ValueError("`vote` counts all problems; leave `choose` out")
+        return self
+
+    @model_validator(mode="after")
+    def _votes_counted(self) -> Experiment:
+        if any(rule.vote and (self.vote is None or rule.k is not None) for rule in self.rules):
+            raise ValueError("a rule with `vote` takes its k from the experiment's `vote`; give that, and no k")
         return self
 
     @property

@@ -50,26 +50,30 @@ class Generator(Section):
 
 
 class EntropyBonus(Section):
-    """An entropy bonus in the loss: `coefficient` × the mean entropy of completion tokens, in nats; below 0 a penalty.
+    """An entropy bonus in the loss: `coefficient` × the mean entropy of completion tokens, in nats.
 
     With a `target` the coefficient adapts (Skywork-OR1, arXiv 2505.22312): it rises by `step` after each optimiser step
-    whose entropy is at most `target`, falls by as much after others, and acts only at or below `target`.
+    whose entropy is at most `target`, falls by as much after others, and acts only at or below `target`. With `like` it
+    rises and falls in the same way along the entropy of another training, acts on both sides, and may be negative.
     """
 
-    coefficient: float = Field(
-        0.0, description="Weight of the bonus, below 0 of a penalty; with a `target`, the initial one, 0 or above."
-    )
+    coefficient: float = Field(0.0, ge=0, description="Weight of the bonus; with a `target`, the initial one.")
     target: Positive | None = Field(None, description="Entropy to hold, in nats per token.")
-    step: Positive = Field(0.005, description="Change of the coefficient per optimiser step; needs a `target`.")
-    largest: Positive = Field(1.0, description="Largest coefficient; needs a `target`.")
+    like: Name | None = Field(
+        None,
+        description="An objective: the entropy to follow is that of its training with the same seed, batch by batch.",
+    )
+    step: Positive = Field(0.005, description="Change of the coefficient per optimiser step; needs a target.")
+    largest: Positive = Field(1.0, description="Largest size of the coefficient; needs a target.")
 
     @model_validator(mode="after")
     def _acts(self) -> EntropyBonus:
-        if self.coefficient == 0 and self.target is None:
-            raise ValueError("give a coefficient other than 0 or a target; otherwise leave the entropy bonus out")
-        if self.coefficient < 0 and self.target is not None:
-            raise ValueError("a target raises the entropy; for a penalty give a coefficient below 0 alone")
-        if self.target is None and {"step", "largest"} & self.model_fields_set:
+        adaptive = self.target is not None or self.like is not None
+        if self.coefficient == 0 and not adaptive:
+            raise ValueError("give a coefficient above 0 or a target; otherwise leave the entropy bonus out")
+        if self.like is not None and (self.target is not None or self.coefficient):
+            raise ValueError("like gives the target, and the coefficient starts at 0; leave both out")
+        if not adaptive and {"step", "largest"} & self.model_fields_set:
             raise ValueError("step and largest change the coefficient towards a target; give one, or leave them out")
         return self
 
@@ -126,9 +130,7 @@ class Training(Section):
     learning_rate: Positive = Field(5e-6, description="Adam learning rate (paper: 5e-6).")
     warmup_steps: int = Field(0, ge=0, description="Linear warm-up, in optimiser steps; constant afterwards.")
     kl_coefficient: float = Field(0.01, ge=0, description="β of the KL penalty to the base policy (paper: 0.01).")
-    entropy_bonus: EntropyBonus | None = Field(
-        None, description="Reward entropy in the loss, or penalise it (paper: neither)."
-    )
+    entropy_bonus: EntropyBonus | None = Field(None, description="Reward entropy in the loss (paper: no bonus).")
     clip: Positive = Field(0.2, description="ε of PPO's clipping (paper: 0.2).")
     ratio: Literal["token", "sequence"] = Field(
         "token",

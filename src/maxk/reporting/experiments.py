@@ -32,10 +32,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from maxk import statistics
 from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Experiment
-from maxk.reporting import MEAN, estimates, markdown, matched, rules, style, training_log
+from maxk.reporting import MEAN, estimates, markdown, matched, rules, style, training_log, votes
 from maxk.reporting.load import Scores, load
 from maxk.reporting.rendering import to_csv
 from maxk.statistics import Floats
@@ -95,14 +96,35 @@ class Findings:
     scores: Scores
     outcomes: tuple[Outcome, ...]
     means: Mapping[tuple[str, str], Mapping[str, Any]]  # rows of `estimates.means` of the mean over datasets
+    votes: Mapping[str, Sequence[Floats] | None]  # maj@k [seeds, problems] on every dataset, if the experiment asks
 
     @property
     def headline(self) -> str:
         return f"max@{self.config.report.headline_k}"
 
-    def compare(self, policy: str, than: str, quantity: str) -> Mapping[str, Any]:
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """What the table holds of every policy."""
+        vote = (f"maj@{self.experiment.vote}",) if self.experiment.vote else ()
+        return ("max@1", self.headline, *vote)
+
+    def mean(self, policy: str, quantity: str) -> Mapping[str, Any]:
+        """Mean over datasets with its interval; empty without scores."""
+        if not quantity.startswith("maj@"):
+            return self.means.get((policy, quantity), {})
+        if (votes := self.votes.get(policy)) is None:
+            return {}
+        found = statistics.mean(votes)
+        low, high = found.interval(self.config.report.confidence)
+        return {"mean": found.value, "low": max(low, 0.0), "high": min(high, 1.0)}
+
+    def compare(self, policy: str, reference: str, quantity: str) -> Mapping[str, Any]:
         """Difference of the means over datasets, its interval and test; empty without scores, or with itself."""
-        pairs = {MEAN: (policy, than)} if policy != than else {}
+        if quantity.startswith("maj@") and policy != reference:
+            sides = {one: side for one in (policy, reference) if (side := self.votes.get(one)) is not None}
+            crossed = all(len(side[0]) > 1 for one, side in sides.items() if one != BASE)
+            return estimates.contrast(list(sides.values()), self.config.report, crossed) if len(sides) == 2 else {}
+        pairs = {MEAN: (policy, reference)} if policy != reference else {}
         return next(estimates.compared(self.scores, self.config.report, "vs reference", pairs, quantity), {})
 
     @property
@@ -135,7 +157,9 @@ def collect(name: str, config: Config) -> Findings:
     )
     frame = estimates.means(scores, view).query("dataset == @MEAN and metric == 'max'")
     means = {(row["policy"], f"max@{row['k']}"): row for row in estimates.records(frame)}
-    return Findings(view, name, experiment, scores, outcomes, means)
+    k = experiment.vote
+    votes_of = {row: votes.values(view, scores, row, k) for row in scores.rows} if k else {}
+    return Findings(view, name, experiment, scores, outcomes, means, votes_of)
 
 
 def _parameters(config: Config, row: str) -> dict[str, Any]:
@@ -239,8 +263,8 @@ def table(findings: Findings) -> pd.DataFrame:
 def _estimates(findings: Findings, policy: str) -> dict[str, Any]:
     """Means over datasets and differences to the reference, with their intervals; blank without scores."""
     found: dict[str, Any] = {}
-    for quantity in ("max@1", findings.headline):
-        own = findings.means.get((policy, quantity), {})
+    for quantity in findings.quantities:
+        own = findings.mean(policy, quantity)
         change = findings.compare(policy, findings.experiment.reference, quantity)
         found |= {quantity: own.get("mean"), f"{quantity}_low": own.get("low"), f"{quantity}_high": own.get("high")}
         found |= {f"{quantity}_difference": change.get("difference")}
@@ -266,7 +290,9 @@ def _seeds(findings: Findings, policy: str) -> int:
 def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
     """The table for readers: estimates with intervals, differences to the reference, KL."""
     headline, scores = findings.headline, findings.scores
-    header = ["Policy", "max@1", headline, f"{headline} − reference", "final KL", "at equal KL: max@1", "max@n"]
+    vote = [name for quantity in findings.quantities[2:] for name in (quantity, f"{quantity} − reference")]
+    header = ["Policy", "max@1", headline, f"{headline} − reference", *vote]
+    header += ["final KL", "final entropy", "at equal KL: max@1", "max@n"]
     lines = [f"**{findings.name}: {markdown.escape(findings.experiment.question)}**", ""]
     decisions = rules.decide(findings.experiment, findings.config.report, findings.compare)
     lines += [*rules.to_markdown(decisions, scores.labels), *markdown.head(header)]
@@ -280,6 +306,8 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
         f"differences are paired. Sandbox: {scores.sandbox}.",
         "At equal KL: max@k of the training groups where each policy first reaches the KL that all of them reach.",
     ]
+    if findings.experiment.vote:
+        notes.append(f"maj@{findings.experiment.vote}: reward of the answer that most of so many samples agree on.")
     notes += _errors(findings)
     if any(outcome.chosen is not None for outcome in findings.outcomes):
         notes.append(
@@ -312,8 +340,10 @@ def _markdown_cells(row: Mapping[str, Any], findings: Findings) -> list[str]:
         return "–" if pd.isna(row[key]) else f"{row[key]:.3f}"
 
     mark = " ✓" if row["chosen"] == "yes" else ""
-    estimates = [interval("max@1"), interval(findings.headline), interval(f"{findings.headline}_difference", "+")]
-    ends = [plain("final_kl"), plain("train_max@1_at_kl"), plain("train_max@n_at_kl")]
+    estimates = [interval("max@1")]
+    for quantity in findings.quantities[1:]:
+        estimates += [interval(quantity), interval(f"{quantity}_difference", "+")]
+    ends = [plain("final_kl"), plain("final_entropy"), plain("train_max@1_at_kl"), plain("train_max@n_at_kl")]
     return [markdown.escape(row["label"]) + mark, *estimates, *ends]
 
 

@@ -47,7 +47,7 @@ class Decision:
 
 def decide(experiment: Experiment, report: Report, compare: Compare) -> list[Decision]:
     """Every rule with its decision, in the order of the config."""
-    asked = [(r, r.reference or experiment.reference, f"max@{r.k or report.headline_k}") for r in experiment.rules]
+    asked = [(r, r.reference or experiment.reference, _quantity(r, experiment, report)) for r in experiment.rules]
     found = [compare(rule.policy, reference, quantity) for rule, reference, quantity in asked]
     present = [one["p_mean"] for one in found if one]
     corrected = map(float, statistics.holm(present) if present else ())
@@ -55,6 +55,10 @@ def decide(experiment: Experiment, report: Report, compare: Compare) -> list[Dec
         Decision(rule, reference, quantity, one, next(corrected) if one else float("nan"), report.confidence)
         for (rule, reference, quantity), one in zip(asked, found, strict=True)
     ]
+
+
+def _quantity(rule: Rule, experiment: Experiment, report: Report) -> str:
+    return f"maj@{experiment.vote}" if rule.vote else f"max@{rule.k or report.headline_k}"
 
 
 def to_markdown(decisions: Sequence[Decision], labels: Mapping[str, str], where: str = "") -> list[str]:

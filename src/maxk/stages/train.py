@@ -17,11 +17,11 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maxk import config as configuration
 from maxk import tracking
@@ -34,6 +34,9 @@ from maxk.errors import UserError
 from maxk.resources import gpus, launcher
 from maxk.tracking import reporters
 from maxk.training import accelerate_config
+
+if TYPE_CHECKING:
+    from transformers.trainer_callback import TrainerCallback
 
 
 def register_parser(subparsers: Any) -> None:
@@ -122,6 +125,8 @@ def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Poli
     data = {dataset: layout.problems(dataset) for dataset in training.datasets}
     digests = {dataset: files.digest(path) for dataset, path in data.items()}
     lineage = {"settings": settings, "seed": seed, "base": digest_of(base.lineage), "data": digests}
+    if (followed := config.entropy_of(objective)) is not None:
+        lineage["entropy"] = digest_of(files.read_policy(layout.policy(policy_name(followed, seed))).lineage)
     run.params({**settings, "seed": seed})
     for dataset, path in data.items():
         run.dataset(dataset, path, digests[dataset], context="training")
@@ -178,15 +183,8 @@ def _optimise(
         import torch
         from transformers.trainer_callback import PrinterCallback
 
-        from maxk.training.arguments import arguments, lora, milestones, schedule
-        from maxk.training.callbacks import (
-            EndsOfCompletions,
-            KeepMilestones,
-            MetricsLog,
-            ProgressLine,
-            SkipNonfinite,
-            StopOnSignal,
-        )
+        from maxk.training.arguments import arguments, lora, schedule
+        from maxk.training.callbacks import EndsOfCompletions, MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
         from maxk.training.reward import PassRateReward
         from maxk.training.trainer import PolicyTrainer
 
@@ -199,7 +197,6 @@ def _optimise(
     tokenizer = models.tokenizer(base.model, base.revision, padding_side="left")
     rows, heldout = _prompts(config, training, problems, tokenizer, seed)
     order = schedule(training, len(rows), seed)
-    kept = milestones(training, len(order), config.milestones(objective))
     stop = StopOnSignal(training.iterations)
     with problem_grader.grader(config) as grader:
         grader.canary()
@@ -226,8 +223,9 @@ def _optimise(
             kv_cache_gb=training.generator.kv_cache_gb,
         )
         trainer.remove_callback(PrinterCallback)
-        steps = {batches * training.iterations: _milestone(checkpoints, batches) for batches in kept}
-        trainer.add_callback(KeepMilestones(steps, partial(_save_model, trainer, tokenizer)))
+        save = partial(_save_model, trainer, tokenizer)
+        trainer.add_callback(_milestones(config, objective, len(order), checkpoints, save))
+        _follow_entropy(trainer, config, objective, seed, len(order))
         if trainer.is_world_process_zero():
             _unpublish(config, objective, seed)
         trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
@@ -235,8 +233,40 @@ def _optimise(
             print(complaint, file=sys.stderr)
         if stop.received:
             raise SystemExit(128 + signal.SIGTERM)
-        _save_model(trainer, tokenizer, folder / "model")
+        save(folder / "model")
         return {**environment.versions(), "sandbox": grader.tier}
+
+
+def _milestones(
+    config: Config, objective: str, prompts: int, checkpoints: Path, save: Callable[[Path], None]
+) -> TrainerCallback:
+    from maxk.training.arguments import milestones
+    from maxk.training.callbacks import KeepMilestones
+
+    training = config.training_of(objective)
+    kept = milestones(training, prompts, config.milestones(objective))
+    return KeepMilestones({batches * training.iterations: _milestone(checkpoints, batches) for batches in kept}, save)
+
+
+def _follow_entropy(trainer: Any, config: Config, objective: str, seed: int, prompts: int) -> None:
+    """Lets the trainer follow the entropy of another training, where the configuration names one."""
+    from maxk.training.callbacks import FollowEntropy
+
+    training = config.training_of(objective)
+    if (followed := config.entropy_of(objective)) is not None:
+        targets = entropy_targets(config, followed, seed, prompts // training.prompts_per_step)
+        trainer.add_callback(FollowEntropy(trainer, targets, training))
+
+
+def entropy_targets(config: Config, followed: str, seed: int, batches: int) -> list[float]:
+    """The entropy of a finished training in every generation batch. Raises UserError if it has fewer batches."""
+    from maxk.reporting import training_log
+
+    found = training_log.of_policy(config, followed, seed, "entropy")
+    if len(found) < batches:
+        name = policy_name(followed, seed)
+        raise UserError(f"{name} logged the entropy of {len(found)} generation batches, but {batches} are to follow it")
+    return [float(value) for value in found]
 
 
 def _unpublish(config: Config, objective: str, seed: int) -> None:

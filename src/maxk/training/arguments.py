@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from peft import LoraConfig
 
 
+ABOVE_ANY_ENTROPY = 1e9  # nats per token; TRL applies the coefficient at or below its target
+
+
 def schedule(config: Training, problems: int, seed: int) -> list[int]:
     """Indices of the problems in training order: a new permutation every epoch, cut to whole generation batches.
 
@@ -109,6 +112,10 @@ def _entropy(config: Training) -> dict[str, Any]:
     bonus = config.entropy_bonus
     if bonus is None:
         return {}
+    if bonus.like is not None:  # `callbacks.FollowEntropy` moves the coefficient; TRL applies and stores it
+        unmoved = {"entropy_coef_delta": 0.0, "entropy_target": ABOVE_ANY_ENTROPY}
+        limits = {"entropy_coef_min": -bonus.largest, "entropy_coef_max": bonus.largest}
+        return {"use_adaptive_entropy": True, **unmoved, **limits}
     if bonus.target is None:
         return {"entropy_coef": bonus.coefficient}
     return {
