@@ -1,4 +1,5 @@
 # make run    the default experiment, from nothing to results/report.html (CONFIG=config/other.yaml for another scale)
+# make study  the default experiment with three seeds and all of its further experiments, and docs/results-pocket.md of them
 # make environment  .venv alone, which the others build when they need it
 # make test   all tests but the slow ones; they include the pipeline from nothing to its report
 # make test-all  also the slow ones: runs that are killed or lose their disk, servers, attacks in all sandboxes, the
@@ -43,7 +44,7 @@ WORKERS = $$(( $(CORES) < 4 ? ($(CORES) * 3 + 1) / 2 : 6 ))
 PARALLEL = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 KERNELS := $(addprefix test-numerics-,default avx2 $(sort $(shell grep -om1 avx512 /proc/cpuinfo 2> /dev/null)))
 
-.PHONY: environment run test test-all test-numerics $(KERNELS) test-vllm test-integrations test-bounds test-slurm \
+.PHONY: environment run study test test-all test-numerics $(KERNELS) test-vllm test-integrations test-bounds test-slurm \
 	test-kubernetes check docs build lock beside audit ui clean
 
 environment: $(READY)
@@ -51,6 +52,11 @@ environment: $(READY)
 run: $(READY)
 	@test -z "$(CONFIG)" || test -f "$(CONFIG)" || { echo "no config file $(CONFIG); config/ holds some"; exit 2; }
 	snakemake --cores all $(if $(CONFIG),--configfile $(CONFIG))
+
+study: $(READY)
+	snakemake --cores all --configfile config/study.yaml -- experiments
+	snakemake --cores all --configfile config/study.yaml
+	python docs/study.py results/study
 
 test: $(READY)
 	pytest -m "not slow" $(PARALLEL)

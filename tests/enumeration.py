@@ -116,6 +116,17 @@ def with_minus_without(rewards: Sequence[float], k: int, statistic: Statistic) -
     return [k / n * (mean([s for s in subsets if i in s]) - mean([s for s in subsets if i not in s])) for i in range(n)]
 
 
+def chances_of_being_best(rewards: Sequence[float], k: int) -> list[float]:
+    """Of every member, the chance that it is the best of a random k-subset; ties share it evenly."""
+    chances = [0.0] * len(rewards)
+    subsets = list(itertools.combinations(range(len(rewards)), k))
+    for subset in subsets:
+        winners = [i for i in subset if rewards[i] == best(rewards, subset)]
+        for i in winners:
+            chances[i] += 1 / len(winners) / len(subsets)
+    return chances
+
+
 def analytic_pass_at_k(rewards: Sequence[float], k: int) -> list[float]:
     """(mean of the maximum over k-subsets with i − mean over all) / (standard deviation over all + 1e-6)."""
     subsets = list(itertools.combinations(range(len(rewards)), k))
@@ -141,6 +152,16 @@ def expected_gradient(
     weights = old[groups].prod(dim=1)[:, None] * log_ratios.exp() * advantages(rewards[groups], log_ratios)
     scores = torch.eye(len(rewards), dtype=new.dtype) - new  # ∇_logits log π(a), one row an action
     return torch.einsum("gi,gia->a", weights, scores[groups])
+
+
+def best_of_k_score(rewards: Tensor, logits: Tensor, k: int) -> Tensor:
+    """E[∇log π(y*)], y* the best of k independent draws; equal rewards among them share the place evenly."""
+    chances, scores = logits.softmax(0), torch.eye(len(rewards), dtype=logits.dtype) - logits.softmax(0)
+    total = torch.zeros_like(logits)
+    for drawn in itertools.product(range(len(rewards)), repeat=k):
+        winners = [a for a in drawn if rewards[a] == max(rewards[b] for b in drawn)]
+        total += chances[list(drawn)].prod() * scores[winners].mean(dim=0)
+    return total
 
 
 def max_at_k_gradient(rewards: Tensor, logits: Tensor, k: int, statistic: Statistic = max) -> Tensor:

@@ -7,7 +7,13 @@ import torch
 
 import enumeration
 from maxk.objectives import make
-from maxk.objectives.diagnostics import diagnose, ess_fraction, first_order_error
+from maxk.objectives.diagnostics import (
+    diagnose,
+    ess_fraction,
+    exact_subset_maxima,
+    first_order_error,
+    paper_weights_error,
+)
 
 NAN = float("nan")
 
@@ -85,3 +91,29 @@ def test_first_order_error():
 )
 def test_log_ratios_that_an_objective_does_not_clamp(config, expected):
     assert make(config).log_ratio_range == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("n", "k"), [(4, 1), (5, 2), (6, 4), (5, 5)])
+def test_the_papers_exact_weights_enumerated(n, k):
+    torch.manual_seed(n)
+    rewards = (4 * torch.rand(3, n, dtype=torch.float64)).round() / 4
+    log_ratios = 0.3 * torch.randn(3, n, dtype=torch.float64)
+    pairs = zip(rewards.tolist(), log_ratios.exp().tolist(), strict=True)
+    expected = torch.tensor([enumeration.weighted_maxima(r, rho, k) for r, rho in pairs], dtype=torch.float64)
+    torch.testing.assert_close(exact_subset_maxima(rewards, log_ratios, k), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_error_of_the_papers_weights():
+    """Exact for k ≤ 2; else that of centred sums over subsets, in groups whose rewards differ."""
+    rewards = torch.tensor([[0.0, 0.25, 0.5, 1.0], [0.5, 0.5, 0.5, 0.5]], dtype=torch.float64)
+    log_ratios = torch.tensor([[0.1, -0.1, 0.15, 0.05], [0.1, 0.1, -0.1, 0.0]], dtype=torch.float64)
+    ratios = log_ratios[0].exp()
+    exact = torch.tensor(enumeration.weighted_maxima(rewards[0].tolist(), ratios.tolist(), 3))
+    first = torch.tensor(enumeration.first_order_maxima(rewards[0].tolist(), (ratios - 1).tolist(), 3, own=False))
+    exact, first = exact - exact.mean(), first - first.mean()
+    expected = (first - exact).abs().sum() / exact.abs().sum()
+    assert paper_weights_error(rewards, log_ratios, 3) == pytest.approx(expected.item(), rel=1e-5)
+    assert expected > 1e-4
+    assert paper_weights_error(rewards, log_ratios, 2) == pytest.approx(0, abs=1e-12)
+    assert "paper_weights_error" in diagnose(make({"type": "bon_offpolicy", "k": 3}), rewards, log_ratios)
+    assert "paper_weights_error" not in diagnose(make({"type": "bon_loo1", "k": 3}), rewards, log_ratios)

@@ -161,6 +161,30 @@ def test_analytic_pass_at_k_of_binary_rewards_is_as_published(correct):
 
 
 @given(groups())
+def test_distillation_enumerated(group):
+    rewards, _, k = group
+    expected = [len(rewards) * chance - 1 for chance in enumeration.chances_of_being_best(rewards, k)]
+    assert advantages("bon_distill", rewards, k=k) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_distillation_follows_the_best_of_k(k):
+    """Unbiased for E[∇log π(best of k)], two equal rewards included; of distinct rewards the best gets k − 1."""
+    rewards = torch.tensor([0.0, 1.0, 0.5, 1.0], dtype=torch.float64)
+    logits = torch.tensor([0.4, -0.3, 0.2, 0.0], dtype=torch.float64)
+    objective = make({"type": "bon_distill", "k": k})
+    got = enumeration.expected_gradient(lambda r, _: objective(r), rewards, logits.softmax(0), logits.softmax(0), n=4)
+    torch.testing.assert_close(got / 4, enumeration.best_of_k_score(rewards, logits, k), rtol=1e-9, atol=1e-12)
+    assert objective(torch.tensor([[0.1, 0.4, 0.2, 0.9]])).max().item() == pytest.approx(k - 1)
+
+
+def test_distillation_depends_on_the_order_of_rewards_alone():
+    rewards = torch.tensor([[0.1, 0.4, 0.2, 0.9], [1.0, 0.0, 1.0, 0.0]], dtype=torch.float64)
+    objective = make({"type": "bon_distill", "k": 2})
+    torch.testing.assert_close(objective(rewards), objective(rewards**3 - 5))
+
+
+@given(groups())
 def test_bon_mean_enumerated(group):
     rewards, _, k = group
     expected = z_scores(enumeration.subset_maxima(rewards, k))
@@ -626,8 +650,8 @@ def test_every_objective_explains_itself_and_has_a_label_of_its_own():
     ("config", "message"),
     [
         ({"type": "bon_loo", "k": 2}, "unknown objective type 'bon_loo'; did you mean 'bon_loo"),
-        ({"type": "zzz"}, "unknown objective type 'zzz'; known: bon_loo1, "),
-        ({"k": 2}, "an objective needs a `type`; known: bon_loo1, "),
+        ({"type": "zzz"}, "unknown objective type 'zzz'; known: bon_distill, bon_loo1, "),
+        ({"k": 2}, "an objective needs a `type`; known: bon_distill, bon_loo1, "),
         ({"type": ["grpo"]}, "unknown objective type"),
         ({"type": "bon_mean"}, "bon_mean needs k"),
         ({"type": "bon_mean", "k": 0}, "k must be an integer above 0"),

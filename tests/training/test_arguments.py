@@ -14,7 +14,7 @@ from transformers import LlamaForCausalLM
 from maxk.config import EntropyBonus, Generator, Heldout, Lora, Training
 from maxk.errors import UserError
 from maxk.stages.train import require_generator
-from maxk.training.arguments import arguments, lora, schedule
+from maxk.training.arguments import arguments, lora, milestones, schedule
 from maxk.trl.vllm import UNUSED_UTILIZATION
 
 TRAINING = Training(
@@ -67,6 +67,12 @@ def test_schedule_is_whole_batches_also_where_sizes_do_not_divide(epochs: float,
             EntropyBonus(target=0.4, step=0.01, largest=0.5),
             {"entropy_coef": 0.0, "use_adaptive_entropy": True, "entropy_target": 0.4, "entropy_coef_delta": 0.01}
             | {"entropy_coef_max": 0.5},
+        ),
+        (
+            "entropy_bonus",
+            EntropyBonus(like="grpo", largest=0.5),
+            {"use_adaptive_entropy": True, "entropy_coef_delta": 0.0, "entropy_target": 1e9}
+            | {"entropy_coef": 0.0, "entropy_coef_min": -0.5, "entropy_coef_max": 0.5},
         ),
         ("ratio", "token", {"loss_type": "grpo", "importance_sampling_level": "token"}),
         ("ratio", "sequence", {"loss_type": "luspo", "importance_sampling_level": "sequence"}),
@@ -162,3 +168,14 @@ def test_shipped_accelerate_configs_are_what_accelerate_reads(name: str, root: P
     expected = {"ddp": "MULTI_GPU", "fsdp2": "FSDP", "zero3": "DEEPSPEED"}
     assert config.distributed_type == expected[name]
     assert config.mixed_precision == "bf16"
+
+
+@pytest.mark.parametrize(("prompts", "expected"), [(16 * 4, [4, 8, 12]), (6 * 4, [2, 3, 4])])
+def test_milestones_are_evenly_spaced(prompts: int, expected: list[int]) -> None:
+    assert milestones(TRAINING, prompts, 4) == expected
+    assert milestones(TRAINING, prompts, 1) == []
+
+
+def test_more_milestones_than_batches_are_refused() -> None:
+    with pytest.raises(UserError, match="milestones=4 of a training of 3 generation batches; ask for at most 3"):
+        milestones(TRAINING, 12, 4)

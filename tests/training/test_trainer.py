@@ -20,7 +20,7 @@ from maxk.config import EntropyBonus, Training
 from maxk.errors import UserError
 from maxk.stages.train import last_checkpoint
 from maxk.training.arguments import arguments, schedule
-from maxk.training.callbacks import EndsOfCompletions, SkipNonfinite
+from maxk.training.callbacks import EndsOfCompletions, FollowEntropy, KeepMilestones, SkipNonfinite
 from maxk.training.trainer import PolicyTrainer, require_same_reference
 
 TRAINING = Training(
@@ -174,6 +174,47 @@ def test_an_entropy_target_is_approached_and_the_controller_survives_a_stop(lett
     trained(letters_model, folder, "grpo", callbacks=[StopAfter(3)], **options)
     resumed = trained(letters_model, folder, "grpo", resume=str(folder / "checkpoint-3"), **options)
     assert steps(resumed) == [pytest.approx(entry, rel=1e-5) for entry in steps(whole)]
+
+
+def test_an_entropy_is_followed_on_both_sides_and_after_a_stop(letters_model: str, tmp_path: Path) -> None:
+    bonus = EntropyBonus(like="another", step=0.2, largest=0.5)
+    options = {"training": {"epochs": 4.0, "entropy_bonus": bonus}}
+
+    class Following(PolicyTrainer):
+        """The targets are unreachable: below any entropy for four batches, above any for the other four."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            config = TRAINING.model_copy(update=options["training"])
+            self.add_callback(FollowEntropy(self, [0.0] * 4 + [9.0] * 4, config))
+
+    whole = trained(letters_model, tmp_path / "whole", "grpo", kind=Following, **options)
+    used = [entry["entropy_coef"] for entry in whole.state.log_history if "entropy_coef" in entry]
+    assert used == pytest.approx([0.0, -0.2, -0.4, -0.5, -0.5, -0.3, -0.1, 0.1])
+    free = trained(letters_model, tmp_path / "free", "grpo", training={"epochs": 4.0})
+    assert steps(whole)[4]["entropy"] < steps(free)[4]["entropy"]
+
+    folder = tmp_path / "stopped"
+    trained(letters_model, folder, "grpo", kind=Following, callbacks=[StopAfter(3)], **options)
+    resumed = trained(letters_model, folder, "grpo", kind=Following, resume=str(folder / "checkpoint-3"), **options)
+    assert steps(resumed) == [pytest.approx(entry, rel=1e-5) for entry in steps(whole)]
+
+
+# ---- milestones
+def test_milestones_are_the_policies_of_their_steps(letters_model: str, tmp_path: Path) -> None:
+    """Kept by a callback, after two and three of four batches: equal to what shorter trainings end with."""
+    kept = {2: tmp_path / "two" / "model", 3: tmp_path / "three" / "model"}
+
+    class Keeping(PolicyTrainer):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.add_callback(KeepMilestones(kept, lambda folder: self.save_model(str(folder))))
+
+    trained(letters_model, tmp_path / "whole", "grpo", kind=Keeping, training={"epochs": 2.0})
+    for step, folder in kept.items():
+        shorter = trained(letters_model, tmp_path / f"{step}", "grpo", training={"epochs": step / 2})
+        assert difference(weights(str(folder)), weights(shorter.model), weights(letters_model)) < ROUNDING
+    assert difference(weights(str(kept[2])), weights(str(kept[3])), weights(letters_model)) > ROUNDING
 
 
 # ---- 16 bits

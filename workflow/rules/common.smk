@@ -13,7 +13,7 @@ from maxk import config as configuration
 from maxk.artifacts import environment, files
 from maxk.resources import gpus, memory
 from maxk.artifacts.digests import canonical
-from maxk.artifacts.paths import BASE, POLICY_PATTERN
+from maxk.artifacts.paths import BASE, POLICY_PATTERN, policy_name, trained
 from maxk.errors import UserError
 from maxk.reporting import exit_report, figures, tables
 from snakemake.exceptions import WorkflowError

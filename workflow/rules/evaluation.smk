@@ -10,7 +10,7 @@ PROBLEMS = [OUT.problems(dataset) for dataset in CONFIG.evaluated]
 rule sample:
     """Draw the evaluation completions of a policy."""
     input:
-        policy=OUT.policy("{policy}"),
+        policy=lambda wildcards: OUT.policy(trained(wildcards.policy)),
         problems=PROBLEMS,
     output:
         samples=[

@@ -1,6 +1,7 @@
 """The base policy, and one training job per objective and seed.
 
-Writes results/policies/base/policy.json and results/policies/{objective}/seed{seed}/policy.json, each with its model.
+Writes results/policies/base/policy.json and results/policies/{objective}/seed{seed}/policy.json, each with its model. A
+training also writes its milestones, results/policies/{objective}@{i}/seed{seed}/, where an experiment asks for them.
 """
 
 
@@ -38,6 +39,11 @@ rule train:
             OUT.problems(dataset)
             for dataset in CONFIG.training_of(wildcards.objective).datasets
         ],
+        entropy=lambda wildcards: [
+            OUT.policy(policy_name(followed, wildcards.seed))
+            for followed in [CONFIG.entropy_of(wildcards.objective)]
+            if followed
+        ],
     output:
         policy=OUT.policy("{objective}/seed{seed}"),
     log:
@@ -60,6 +66,7 @@ rule train:
     params:
         config=OUT.config,
         settings=settings("train", "objective"),
+        milestones=lambda wildcards: CONFIG.milestones(wildcards.objective),
     message:
         "Train {wildcards.objective}, seed {wildcards.seed}"
     shell:

@@ -2,7 +2,7 @@
 
 The same methods serve the code (`layout.samples("base", "pocket-contests", 0)`) and Snakemake, which passes wildcards
 (`layout.samples("{policy}", "{dataset}", "{shard}")`). A policy's name is `base` or `{objective}/seed{seed}`, which is
-also its folder.
+also its folder. `{objective}@{i}/seed{seed}` is the same training at its i-th milestone.
 """
 
 from __future__ import annotations
@@ -10,12 +10,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BASE = "base"
-POLICY_PATTERN = rf"{BASE}|[A-Za-z0-9_.-]+/seed\d+"
+POLICY_PATTERN = rf"{BASE}|[A-Za-z0-9_.-]+(@\d+)?/seed\d+"
 
 
 def policy_name(objective: str, seed: int | str) -> str:
     """The name of the policy trained with `objective` from `seed`."""
     return f"{objective}/seed{seed}"
+
+
+def at_milestone(objective: str, number: int | str) -> str:
+    """The row of an objective's policies as they were at a milestone of their training."""
+    return f"{objective}@{number}"
+
+
+def trained(name: str) -> str:
+    """The row or policy whose training made this one: `grpo/seed0` for `grpo@1/seed0`, `grpo` for `grpo@1`."""
+    objective, slash, seed = name.partition("/")
+    return f"{objective.partition('@')[0]}{slash}{seed}"
 
 
 @dataclass(frozen=True)

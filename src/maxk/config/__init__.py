@@ -14,7 +14,7 @@ from __future__ import annotations
 from maxk.config.base import Architecture, HubBase, PretrainedBase
 from maxk.config.experiment import RESERVED, Config
 from maxk.config.loading import DEFAULTS, defaults, experiment, load, overlay, parse, read_yaml
-from maxk.config.objectives import Experiment, Objective
+from maxk.config.objectives import Experiment, Objective, Rule
 from maxk.config.report import Report, Tracking
 from maxk.config.sampling import Sampling, Vllm
 from maxk.config.training import EntropyBonus, Generator, Heldout, Lora, Training
@@ -34,6 +34,7 @@ __all__ = [
     "Objective",
     "PretrainedBase",
     "Report",
+    "Rule",
     "Sampling",
     "Tracking",
     "Training",

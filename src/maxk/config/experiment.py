@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from maxk.artifacts.paths import BASE, Layout, policy_name
+from maxk.artifacts.paths import BASE, Layout, policy_name, trained
 from maxk.config.base import Base, PretrainedBase
 from maxk.config.messages import explain, suggest
 from maxk.config.objectives import AnyObjective, Experiment, Objective
@@ -130,6 +130,21 @@ class Config(Section):
                     yield f"experiments.{name}.policies: no objective {policy!r}{suggest(policy, owners)}"
                 elif experiment.against == "k" and self.every_objective[policy].has_schedule:
                     yield f"experiments.{name}: the k of {policy!r} is a schedule, which `against: k` cannot draw"
+            yield from self._rule_contradictions(name, experiment)
+        for policy in owners:
+            if len(counts := self._milestones(policy)) > 1:
+                yield f"experiments keep {' and '.join(map(str, sorted(counts)))} milestones of {policy!r}; choose one"
+            if counts and self.every_objective[policy].training.get("lora", self.training.lora):
+                yield f"{self._where(policy)}: milestones keep whole models, which training.lora does not train"
+
+    def _rule_contradictions(self, name: str, experiment: Experiment) -> Iterator[str]:
+        if (experiment.vote or 0) > self.sampling.n:
+            yield f"experiments.{name}.vote={experiment.vote} is more than sampling.n={self.sampling.n}"
+        for rule in experiment.rules:
+            if rule.k is not None and rule.k not in self.report.ks:
+                yield f"experiments.{name}.rules: k={rule.k} is not in report.ks={list(self.report.ks)}"
+            if rule.policy == (rule.reference or experiment.reference):
+                yield f"experiments.{name}.rules: {rule.policy!r} is compared with itself"
 
     def _dataset_contradictions(self, names: Sequence[str], where: str) -> Iterator[str]:
         for name in names:
@@ -159,8 +174,16 @@ class Config(Section):
                 f"{where}: {objective.type} corrects for off-policy samples, but iterations={training.iterations} "
                 f"makes none; set {where}.training.iterations to 2 or more (paper: 3)"
             )
+        if (followed := self.entropy_of(name)) is not None:
+            yield from self._entropy_contradictions(followed, f"{where}.training.entropy_bonus.like")
         if "datasets" in objective.training:
             yield from self._dataset_contradictions(training.datasets, f"{where}.training.datasets")
+
+    def _entropy_contradictions(self, followed: str, where: str) -> Iterator[str]:
+        if followed not in self.every_objective:
+            yield f"{where}: no objective {followed!r}{suggest(followed, self.every_objective)}"
+        elif self.entropy_of(followed) is not None:
+            yield f"{where}: {followed!r} follows another training itself"
 
     def _where(self, objective: str) -> str:
         owner = self.owner(objective)
@@ -185,12 +208,19 @@ class Config(Section):
         if experiment not in self.experiments:
             known = ", ".join(self.experiments) or "none"
             raise UserError(f"no experiment {experiment!r}; this configuration has {known}")
-        return self.only(self.experiments[experiment].rows)
+        return self.only(self.experiments[experiment].evaluated)
+
+    def milestones(self, objective: str) -> int:
+        """Evenly spaced points at which the objective's trainings keep their weights, the end included; at least 1."""
+        return max(self._milestones(objective), default=1)
+
+    def _milestones(self, objective: str) -> set[int]:
+        return {one.milestones for one in self.experiments.values() if one.milestones and objective in one.rows}
 
     def only(self, rows: Sequence[str]) -> Config:
         """This configuration with these policies, from the main tables or from experiments, as objectives."""
         known = self.every_objective
-        labelled = {name: known[name].model_copy(update={"label": self.label(name)}) for name in rows}
+        labelled = {name: known[trained(name)].model_copy(update={"label": self.label(name)}) for name in rows}
         return self.model_copy(update={"objectives": labelled, "experiments": {}})
 
     @property
@@ -219,6 +249,8 @@ class Config(Section):
         """Row name of an objective (or of the base) in tables; one of an experiment says how it differs."""
         if objective == BASE:
             return BASE_LABEL
+        if trained(objective) != objective:
+            return f"{self.label(trained(objective))}, milestone {objective.partition('@')[2]}"
         one = self.every_objective[objective]
         if one.label or objective in self.objectives:
             return one.label or one.kind.label
@@ -229,8 +261,13 @@ class Config(Section):
 
     def training_of(self, objective: str) -> Training:
         """`training` with the objective's own keys laid over it."""
-        own = dict(self.every_objective[objective].training)
+        own = dict(self.every_objective[trained(objective)].training)
         return Training.model_validate({**self.training.model_dump(), **own})
+
+    def entropy_of(self, objective: str) -> str | None:
+        """The objective whose entropy the training follows."""
+        bonus = self.training_of(objective).entropy_bonus
+        return bonus.like if bonus else None
 
     # ---- what decides a stage's result: these go into Snakemake's params and into every file's provenance
     def settings(self, stage: str, **of: Any) -> dict[str, Any]:
@@ -248,7 +285,7 @@ class Config(Section):
             parts = {"base": self.base.model_dump(exclude={"parameters"}), "prompt": self.prompt.model_dump()}
         elif stage == "train":
             parts = {
-                "objective": self.every_objective[of["objective"]].spec,
+                "objective": self.every_objective[trained(of["objective"])].spec,
                 "training": self.training_of(of["objective"]).semantics,
                 "prompt": self.prompt.model_dump(),
                 "verification": self.verification.semantics,

@@ -27,9 +27,10 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 
 from maxk import objectives
+from maxk.artifacts.paths import at_milestone
 from maxk.objectives import Schedule, schedule
 from maxk.objectives.objective import kind_of, require_known
-from maxk.schema import Name, Section
+from maxk.schema import Count, Name, Section
 
 
 class Objective(Section):
@@ -136,6 +137,24 @@ class _AnySection:
 AnyObjective = Annotated[SerializeAsAny[Objective], PlainValidator(_validate), _AnySection]
 
 
+class Rule(Section):
+    """A decision that is fixed before the run: which of two answers the difference between two policies gives.
+
+    The difference counts as shown if it has the sign asked for and its p-value, Holm-corrected over the rules of the
+    experiment, is below 1 − `report.confidence`. In an experiment with `milestones` it is the difference at equal KL.
+    """
+
+    policy: Name = Field(description="The policy that the rule is about.")
+    reference: Name | None = Field(None, description="The policy it is compared with; by default the experiment's.")
+    shown: Literal["above", "below", "different"] = Field(
+        "above", description="What has to be shown: the sign of the difference, or either."
+    )
+    k: Count | None = Field(None, description="k of the max@k that decides; by default `report.headline_k`.")
+    vote: bool = Field(False, description="Decide by maj@k, with the k of the experiment's `vote`, not by max@k.")
+    then: str = Field(description="The answer if the difference is shown.")
+    otherwise: str = Field(description="The answer if it is not.")
+
+
 class Experiment(Section):
     """A question about some policies, trained only on demand: `results/experiments/NAME.{csv,md,png,pdf}`."""
 
@@ -145,6 +164,17 @@ class Experiment(Section):
     )
     objectives: Mapping[Name, AnyObjective] = Field({}, description="Policies that are trained for this experiment.")
     reference: Name = Field(description="The policy that all others are compared with.")
+    rules: tuple[Rule, ...] = Field((), description="How the numbers answer the question, written before the run.")
+    vote: Count | None = Field(
+        None, description="k of a majority vote: maj@k, the reward of the answer that most of k samples agree on."
+    )
+    milestones: int | None = Field(
+        None,
+        ge=2,
+        description="Evaluate every policy also at this many evenly spaced points of its training, the end included, "
+        "and compare policies at equal KL to the base model and at equal numbers of tokens. Their trainings keep the "
+        "weights of these points.",
+    )
     against: Literal["k", "iterations", "temperature", "learning_rate"] | None = Field(
         None, description="Draw the results against this parameter; by default against the k of max@k."
     )
@@ -162,10 +192,37 @@ class Experiment(Section):
             raise ValueError(f"a policy is named twice: {', '.join(self.rows)}")
         return self
 
+    @model_validator(mode="after")
+    def _rules_concern_rows(self) -> Experiment:
+        named = [name for rule in self.rules for name in (rule.policy, rule.reference) if name is not None]
+        if absent := [name for name in named if name not in self.rows]:
+            raise ValueError(f"rules name {absent[0]!r}, which is not one of its policies: {', '.join(self.rows)}")
+        return self
+
+    @model_validator(mode="after")
+    def _milestones_without_choice(self) -> Experiment:
+        if self.milestones and (self.choose or self.against or self.vote):
+            raise ValueError("milestones compare points of a training; leave `against`, `choose` and `vote` out")
+        if self.vote and self.choose:
+            raise ValueError("`vote` counts all problems; leave `choose` out")
+        return self
+
+    @model_validator(mode="after")
+    def _votes_counted(self) -> Experiment:
+        if any(rule.vote and (self.vote is None or rule.k is not None) for rule in self.rules):
+            raise ValueError("a rule with `vote` takes its k from the experiment's `vote`; give that, and no k")
+        return self
+
     @property
     def rows(self) -> tuple[str, ...]:
         """All policies that take part, in order."""
         return (*self.policies, *self.objectives)
+
+    @property
+    def evaluated(self) -> tuple[str, ...]:
+        """All policies with their milestones in order, each before the policy at the end of its training."""
+        earlier = range(1, self.milestones or 1)
+        return tuple(name for row in self.rows for name in (*(at_milestone(row, i) for i in earlier), row))
 
 
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")

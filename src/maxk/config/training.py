@@ -53,19 +53,27 @@ class EntropyBonus(Section):
     """An entropy bonus in the loss: `coefficient` × the mean entropy of completion tokens, in nats.
 
     With a `target` the coefficient adapts (Skywork-OR1, arXiv 2505.22312): it rises by `step` after each optimiser step
-    whose entropy is at most `target`, falls by as much after others, and acts only at or below `target`.
+    whose entropy is at most `target`, falls by as much after others, and acts only at or below `target`. With `like` it
+    rises and falls in the same way along the entropy of another training, acts on both sides, and may be negative.
     """
 
     coefficient: float = Field(0.0, ge=0, description="Weight of the bonus; with a `target`, the initial one.")
     target: Positive | None = Field(None, description="Entropy to hold, in nats per token.")
-    step: Positive = Field(0.005, description="Change of the coefficient per optimiser step; needs a `target`.")
-    largest: Positive = Field(1.0, description="Largest coefficient; needs a `target`.")
+    like: Name | None = Field(
+        None,
+        description="An objective: the entropy to follow is that of its training with the same seed, batch by batch.",
+    )
+    step: Positive = Field(0.005, description="Change of the coefficient per optimiser step; needs a target.")
+    largest: Positive = Field(1.0, description="Largest size of the coefficient; needs a target.")
 
     @model_validator(mode="after")
     def _acts(self) -> EntropyBonus:
-        if self.coefficient == 0 and self.target is None:
+        adaptive = self.target is not None or self.like is not None
+        if self.coefficient == 0 and not adaptive:
             raise ValueError("give a coefficient above 0 or a target; otherwise leave the entropy bonus out")
-        if self.target is None and {"step", "largest"} & self.model_fields_set:
+        if self.like is not None and (self.target is not None or self.coefficient):
+            raise ValueError("like gives the target, and the coefficient starts at 0; leave both out")
+        if not adaptive and {"step", "largest"} & self.model_fields_set:
             raise ValueError("step and largest change the coefficient towards a target; give one, or leave them out")
         return self
 

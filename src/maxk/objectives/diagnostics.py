@@ -9,14 +9,21 @@ else. The fraction of groups with equal rewards is TRL's own `frac_reward_zero_s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from maxk.objectives import MaxAtK, Objective
-from maxk.objectives.off_policy import BonLoo1FirstOrder, BonOffPolicyExact
-from maxk.objectives.subsets import best_of_k_weights, unusable_groups
+from maxk.objectives.off_policy import BonLoo1FirstOrder, BonOffPolicy, BonOffPolicyExact
+from maxk.objectives.subsets import (
+    best_of_k_weights,
+    centred,
+    degenerate_groups,
+    first_order_subset_maxima,
+    unusable_groups,
+)
 
 QUANTILES = {"ratio_min": 0.0, "ratio_q01": 0.01, "ratio_q50": 0.5, "ratio_q99": 0.99, "ratio_max": 1.0}
 
@@ -43,7 +50,10 @@ def diagnose(
     low, high = objective.log_ratio_range
     report["clip_fraction"] = ((log_ratios < low) | (log_ratios > high)).double().mean().item()
     if isinstance(objective, MaxAtK):
-        report["first_order_error"] = first_order_error(rewards, log_ratios.clamp(low, high), objective.k_at(progress))
+        k, clamped = objective.k_at(progress), log_ratios.clamp(low, high)
+        report["first_order_error"] = first_order_error(rewards, clamped, k)
+        if isinstance(objective, BonOffPolicy):
+            report["paper_weights_error"] = paper_weights_error(rewards, clamped, k)
     return report
 
 
@@ -71,5 +81,36 @@ def first_order_error(rewards: Tensor, log_ratios: Tensor, k: int) -> float:
     """
     exact = BonOffPolicyExact(k=k, clamp_log_ratio=None)(rewards, log_ratios)
     first_order = BonLoo1FirstOrder(k=k, clamp_log_ratio=None)(rewards, log_ratios)
+    return _relative_error(first_order, exact)
+
+
+def paper_weights_error(rewards: Tensor, log_ratios: Tensor, k: int) -> float:
+    """The same for the paper's weights, w′ against the products of eq. 10, both centred as `bon_offpolicy` uses them.
+
+    Groups of equal rewards, which it gives no gradient, do not count.
+    """
+    signal = ~degenerate_groups(rewards)
+    first_order = first_order_subset_maxima(rewards, log_ratios.expm1(), k)
+    return _relative_error(centred(first_order)[signal], centred(exact_subset_maxima(rewards, log_ratios, k))[signal])
+
+
+def exact_subset_maxima(rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
+    """S_i = C(n,k)⁻¹ Σ_{I∋i} max_I r Π_{l∈I∖i} ρ_l: the paper's eq. 10 without the own ratio. Only for diagnostics.
+
+    By recursion over the size m of subsets, sums in place of means: what i adds (`bon_offpolicy_exact`) and, without
+    i, the maxima of all (m−1)-subsets less those of the ones that hold i,
+
+        S_i^m = C(n,m) A_i^m + Σ_J max_J r Π_J ρ − ρ_i S_i^{m−1},    Σ_J = Σ_i ρ_i S_i^{m−1} / (m−1).
+    """
+    ratios, sums = log_ratios.exp(), rewards
+    for m in range(2, k + 1):
+        held = ratios * sums
+        added = BonOffPolicyExact(k=m, clamp_log_ratio=None)(rewards, log_ratios) * math.comb(rewards.shape[1], m)
+        sums = added + held.sum(dim=1, keepdim=True) / (m - 1) - held
+    return sums / math.comb(rewards.shape[1], k)
+
+
+def _relative_error(found: Tensor, exact: Tensor) -> float:
+    """Σ|found − exact| / Σ|exact|; 0 where all is 0."""
     size = exact.abs().sum().item()
-    return (first_order - exact).abs().sum().item() / size if size else 0.0
+    return (found - exact).abs().sum().item() / size if size else 0.0

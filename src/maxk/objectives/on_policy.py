@@ -94,6 +94,31 @@ class BonMean(MaxAtK):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BonDistill(MaxAtK):
+    """A_i = n·w_i − 1, w_i the chance that i is the best of a random k-subset; ties share it evenly.
+
+    Trains one sample to be like the best of k. Σ_i A_i ∇log π_i / n is unbiased on-policy for E[∇log π(y*)], y* the
+    best of k draws. That is −∇KL(best of k ‖ π) with the best of k held fixed: the forward half of BOND's divergence
+    (arXiv 2407.14622), or supervised training on the best of k, less a constant weight, which has no expected gradient.
+    With rewards ascending,
+
+        w_(i) = mean of C(t−1, k−1)/C(n,k) over the places t of its ties.
+
+    Only the order of rewards counts. Advantages sum to 0; of distinct rewards the best gets k − 1. Standardised. k = 1
+    and all-equal groups give 0; at k = n the best of the group gets n − 1, all others −1. O(n²), for the ties.
+    """
+
+    type = "bon_distill"
+    label = "BoN distillation"
+
+    def advantages(self, rewards: Tensor, k: int) -> Tensor:
+        ascending, order = rewards.sort(dim=1)
+        ties = (ascending[:, :, None] == ascending[:, None, :]).to(rewards.dtype)
+        chances = ties @ best_of_k_weights(rewards, k) / ties.sum(dim=2)
+        return zero_where_equal(unsort(chances * rewards.shape[1] - 1, order), rewards)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PasskAnalytic(MaxAtK):
     """A_i = (s_i − E[max]) / (√(E[max²] − E[max]²) + 1e-6), s_i the mean of max_I r over the k-subsets I that hold i.
 

@@ -99,7 +99,7 @@ def _crossing(rewards: Floats, reference: Floats, config: Config) -> dict[str, f
 def _selected(row: str, dataset: str, cell: Cell, config: Config) -> float | None:
     """Mean over seeds and problems, from the verdicts; None where they are absent or do not suffice."""
     policies = [policy_name(row, seed) for seed in cell.seeds] or [row]
-    each = [_scored_verdicts(config, policy, dataset) for policy in policies]
+    each = [scored_verdicts(config, policy, dataset) for policy in policies]
     paths = [path for part in each for path in part]
     if not all(each) or not all(Path(path).exists() for path in paths):
         return None
@@ -110,7 +110,7 @@ def _selected(row: str, dataset: str, cell: Cell, config: Config) -> float | Non
     return float(np.concatenate(means).mean())
 
 
-def _scored_verdicts(config: Config, policy: str, dataset: str) -> list[str]:
+def scored_verdicts(config: Config, policy: str, dataset: str) -> list[str]:
     """The shards of verdicts that a policy's scores were made from. Raises UserError for one that has changed since."""
     scores, found = config.layout.scores(policy, dataset), []
     for name, digest in files.read_provenance(scores).inputs.items():

@@ -232,17 +232,25 @@ def _difference(
     """The difference of the means shown, its interval and its test."""
     datasets = scores.datasets if place == MEAN else (place,)
     sides = [_values(scores, row, datasets, quantity) for row in pair]
-    value = (scores.mean(pair[0], place, quantity) or 0.0) - (scores.mean(pair[1], place, quantity) or 0.0)
+    return contrast(sides, report, _seeds(scores, pair, datasets) > 1, place)
+
+
+def contrast(
+    sides: Sequence[Sequence[Floats]], report: Report, crossed: bool, place: str = MEAN
+) -> dict[str, float | str]:
+    """Difference of the means of two sides, its interval and its test; a side is [seeds, problems] for every dataset.
+
+    `crossed`: every trained policy has several seeds. Otherwise the test is by sign flips, drawn anew for each `place`.
+    """
     found = statistics.difference(*sides)
-    low, high = (value - found.value + end for end in found.interval(report.confidence))
-    crossed = _seeds(scores, pair, datasets) > 1
+    low, high = found.interval(report.confidence)
     if crossed:
         p_mean = found.p_value()
     else:
         paired = [a.mean(axis=0) - b.mean(axis=0) for a, b in zip(*sides, strict=True)]
         p_mean = statistics.sign_flip_p(paired, report.resamples, zlib.crc32(place.encode()) + report.seed)
     return {
-        "difference": value,
+        "difference": found.value,
         "low": low,
         "high": high,
         "level": report.confidence,

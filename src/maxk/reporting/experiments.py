@@ -11,6 +11,8 @@ With `choose: learning_rate`, policies that differ in nothing else are candidate
 result was seen: the candidate with the highest max@headline_k on the first, third, … problem of every dataset (mean
 over datasets and seeds) is chosen, and all numbers reported are those of the second, fourth, … problems.
 
+An experiment with `milestones` is made by `maxk.reporting.matched` instead. `rules` decide it (`maxk.reporting.rules`).
+
 Matched KL separates "more diverse" from "trained less": policies are compared where each first reaches the KL that all
 of them reach, by max@k of their training groups. Groups are scored before they are learned from, and in the first epoch
 every problem is new.
@@ -20,7 +22,7 @@ every problem is new.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +32,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from maxk import statistics
 from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Experiment
-from maxk.reporting import MEAN, estimates, markdown, style, training_log
+from maxk.reporting import MEAN, estimates, markdown, matched, rules, style, training_log, votes
 from maxk.reporting.load import Scores, load
 from maxk.reporting.rendering import to_csv
 from maxk.statistics import Floats
@@ -44,7 +47,8 @@ CAPTION = (
 )
 # Means over the last tenth of training, then means over all of it.
 AT_THE_END = ("reward", "kl", "entropy")
-THROUGHOUT = ("frac_reward_zero_std", "clip_fraction", "ess_fraction", "first_order_error")
+ERRORS = {"first_order_error": "leave-one-out", "paper_weights_error": "the paper's, centred"}
+THROUGHOUT = ("frac_reward_zero_std", "clip_fraction", "ess_fraction", *ERRORS)
 
 _AXES = {
     "k": "k of the objective",
@@ -56,6 +60,8 @@ _AXES = {
 
 def write(name: str, config: Config) -> list[str]:
     """Makes the experiment's files; returns their paths. Raises UserError if there is no such experiment."""
+    if name in config.experiments and config.experiments[name].milestones:
+        return matched.write(name, config)
     findings = collect(name, config)
     paths = [config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png", "pdf")]
     frame = table(findings)
@@ -90,10 +96,36 @@ class Findings:
     scores: Scores
     outcomes: tuple[Outcome, ...]
     means: Mapping[tuple[str, str], Mapping[str, Any]]  # rows of `estimates.means` of the mean over datasets
+    votes: Mapping[str, Sequence[Floats] | None]  # maj@k [seeds, problems] on every dataset, if the experiment asks
 
     @property
     def headline(self) -> str:
         return f"max@{self.config.report.headline_k}"
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """What the table holds of every policy."""
+        vote = (f"maj@{self.experiment.vote}",) if self.experiment.vote else ()
+        return ("max@1", self.headline, *vote)
+
+    def mean(self, policy: str, quantity: str) -> Mapping[str, Any]:
+        """Mean over datasets with its interval; empty without scores."""
+        if not quantity.startswith("maj@"):
+            return self.means.get((policy, quantity), {})
+        if (votes := self.votes.get(policy)) is None:
+            return {}
+        found = statistics.mean(votes)
+        low, high = found.interval(self.config.report.confidence)
+        return {"mean": found.value, "low": max(low, 0.0), "high": min(high, 1.0)}
+
+    def compare(self, policy: str, reference: str, quantity: str) -> Mapping[str, Any]:
+        """Difference of the means over datasets, its interval and test; empty without scores, or with itself."""
+        if quantity.startswith("maj@") and policy != reference:
+            sides = {one: side for one in (policy, reference) if (side := self.votes.get(one)) is not None}
+            crossed = all(len(side[0]) > 1 for one, side in sides.items() if one != BASE)
+            return estimates.contrast(list(sides.values()), self.config.report, crossed) if len(sides) == 2 else {}
+        pairs = {MEAN: (policy, reference)} if policy != reference else {}
+        return next(estimates.compared(self.scores, self.config.report, "vs reference", pairs, quantity), {})
 
     @property
     def shown(self) -> list[Outcome]:
@@ -125,7 +157,9 @@ def collect(name: str, config: Config) -> Findings:
     )
     frame = estimates.means(scores, view).query("dataset == @MEAN and metric == 'max'")
     means = {(row["policy"], f"max@{row['k']}"): row for row in estimates.records(frame)}
-    return Findings(view, name, experiment, scores, outcomes, means)
+    k = experiment.vote
+    votes_of = {row: votes.values(view, scores, row, k) for row in scores.rows} if k else {}
+    return Findings(view, name, experiment, scores, outcomes, means, votes_of)
 
 
 def _parameters(config: Config, row: str) -> dict[str, Any]:
@@ -229,19 +263,14 @@ def table(findings: Findings) -> pd.DataFrame:
 def _estimates(findings: Findings, policy: str) -> dict[str, Any]:
     """Means over datasets and differences to the reference, with their intervals; blank without scores."""
     found: dict[str, Any] = {}
-    for quantity in ("max@1", findings.headline):
-        own, change = findings.means.get((policy, quantity), {}), _difference(findings, policy, quantity)
+    for quantity in findings.quantities:
+        own = findings.mean(policy, quantity)
+        change = findings.compare(policy, findings.experiment.reference, quantity)
         found |= {quantity: own.get("mean"), f"{quantity}_low": own.get("low"), f"{quantity}_high": own.get("high")}
         found |= {f"{quantity}_difference": change.get("difference")}
         found |= {f"{quantity}_difference_{end}": change.get(end) for end in ("low", "high")}
         found[f"{quantity}_p_mean"] = change.get("p_mean")
     return found
-
-
-def _difference(findings: Findings, policy: str, quantity: str) -> Mapping[str, Any]:
-    reference, scores = findings.experiment.reference, findings.scores
-    pairs = {MEAN: (policy, reference)} if policy != reference else {}
-    return next(estimates.compared(scores, findings.config.report, "vs reference", pairs, quantity), {})
 
 
 def _training_means(log: Mapping[str, Floats]) -> dict[str, float | None]:
@@ -261,8 +290,12 @@ def _seeds(findings: Findings, policy: str) -> int:
 def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
     """The table for readers: estimates with intervals, differences to the reference, KL."""
     headline, scores = findings.headline, findings.scores
-    header = ["Policy", "max@1", headline, f"{headline} − reference", "final KL", "at equal KL: max@1", "max@n"]
-    lines = [f"**{findings.name}: {markdown.escape(findings.experiment.question)}**", "", *markdown.head(header)]
+    vote = [name for quantity in findings.quantities[2:] for name in (quantity, f"{quantity} − reference")]
+    header = ["Policy", "max@1", headline, f"{headline} − reference", *vote]
+    header += ["final KL", "final entropy", "at equal KL: max@1", "max@n"]
+    lines = [f"**{findings.name}: {markdown.escape(findings.experiment.question)}**", ""]
+    decisions = rules.decide(findings.experiment, findings.config.report, findings.compare)
+    lines += [*rules.to_markdown(decisions, scores.labels), *markdown.head(header)]
     lines += [markdown.row(_markdown_cells(row, findings)) for row in estimates.records(frame)]
     level = f"{findings.config.report.confidence:.0%}"
     problems = sum(scores.problems(dataset) for dataset in scores.datasets)
@@ -273,6 +306,9 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
         f"differences are paired. Sandbox: {scores.sandbox}.",
         "At equal KL: max@k of the training groups where each policy first reaches the KL that all of them reach.",
     ]
+    if findings.experiment.vote:
+        notes.append(f"maj@{findings.experiment.vote}: reward of the answer that most of so many samples agree on.")
+    notes += _errors(findings)
     if any(outcome.chosen is not None for outcome in findings.outcomes):
         notes.append(
             f"✓ marks the learning rate with the higher {headline} on every other problem; all numbers are those of "
@@ -280,6 +316,18 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
         )
     notes += [*markdown.seed_notes(len(scores.seeds)), *(f"{note}." for note in scores.notes)]
     return markdown.below(lines, notes)
+
+
+def _errors(findings: Findings) -> Iterator[str]:
+    """What dropping higher orders of δ costs, where ratios were measured."""
+    parts = [
+        f"{outcome.label} {float(outcome.log[key].mean()):.1%} ({of})"
+        for outcome in findings.outcomes
+        for key, of in ERRORS.items()
+        if key in outcome.log
+    ]
+    if parts:
+        yield f"Relative error of first-order weights on the training batches, mean: {'; '.join(parts)}."
 
 
 def _markdown_cells(row: Mapping[str, Any], findings: Findings) -> list[str]:
@@ -292,8 +340,10 @@ def _markdown_cells(row: Mapping[str, Any], findings: Findings) -> list[str]:
         return "–" if pd.isna(row[key]) else f"{row[key]:.3f}"
 
     mark = " ✓" if row["chosen"] == "yes" else ""
-    estimates = [interval("max@1"), interval(findings.headline), interval(f"{findings.headline}_difference", "+")]
-    ends = [plain("final_kl"), plain("train_max@1_at_kl"), plain("train_max@n_at_kl")]
+    estimates = [interval("max@1")]
+    for quantity in findings.quantities[1:]:
+        estimates += [interval(quantity), interval(f"{quantity}_difference", "+")]
+    ends = [plain("final_kl"), plain("final_entropy"), plain("train_max@1_at_kl"), plain("train_max@n_at_kl")]
     return [markdown.escape(row["label"]) + mark, *estimates, *ends]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from maxk.artifacts.paths import policy_name
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.statistics import Floats
@@ -32,6 +33,13 @@ def read(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:
         if batches:
             found[key] = np.array([one[:batches] for one in series], dtype=np.float64)
     return found
+
+
+def of_policy(config: Config, row: str, seed: int, key: str) -> Floats:
+    """A key of one training [generation batches], smoothed over a tenth of the run. Empty if it was not logged."""
+    run = _read_metrics(config.layout.metrics(policy_name(row, seed)))
+    values = _by_batch(run, key, config.training_of(row).iterations)
+    return smooth(np.array(values), fraction=1 / 10) if values else np.array(values)
 
 
 def curves(config: Config, keys: Iterable[str]) -> pd.DataFrame:

@@ -3,6 +3,9 @@
 Reads the base policy and the train splits; writes the policy's folder: `model/`, `metrics.jsonl` and, last,
 `policy.json`. A killed job resumes from its last checkpoint when it is started again. Checkpoints are stored under a
 digest of the settings, so training starts anew after a change of the configuration.
+
+Where an experiment asks for milestones, the policy at each of them is kept with the checkpoints, and becomes a policy
+of its own, such as `grpo@1/seed0`, when the training ends.
 """
 
 from __future__ import annotations
@@ -14,20 +17,28 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maxk import config as configuration
 from maxk import tracking
 from maxk.artifacts import files
 from maxk.artifacts.digests import digest_of
-from maxk.artifacts.paths import BASE, policy_name
+from maxk.artifacts.paths import BASE, at_milestone, policy_name
 from maxk.artifacts.records import Policy, Problem
 from maxk.config import Config, Training
 from maxk.errors import UserError
 from maxk.resources import gpus, launcher
 from maxk.tracking import reporters
 from maxk.training import accelerate_config
+
+if TYPE_CHECKING:
+    from transformers.trainer_callback import TrainerCallback
+
+    from maxk.training.callbacks import StopOnSignal
 
 
 def register_parser(subparsers: Any) -> None:
@@ -58,6 +69,7 @@ def run(args: argparse.Namespace) -> None:
     folder = Path(layout.policy(name)).parent
     with files.lock(folder), tracking.stage(config, "train", policy=name) as tracked:
         policy = _train(config, args.objective, args.seed, tracked)
+        _publish_milestones(config, args.objective, args.seed, policy)
         files.write_policy(layout.policy(name), policy)
         shutil.rmtree(folder / "checkpoints")  # last: until policy.json exists, a killed run resumes from them
         tracked.artifact(layout.policy(name))
@@ -116,14 +128,44 @@ def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Poli
     data = {dataset: layout.problems(dataset) for dataset in training.datasets}
     digests = {dataset: files.digest(path) for dataset, path in data.items()}
     lineage = {"settings": settings, "seed": seed, "base": digest_of(base.lineage), "data": digests}
+    if (followed := config.entropy_of(objective)) is not None:
+        lineage["entropy"] = digest_of(files.read_policy(layout.policy(policy_name(followed, seed))).lineage)
     run.params({**settings, "seed": seed})
     for dataset, path in data.items():
         run.dataset(dataset, path, digests[dataset], context="training")
 
     problems = [problem for path in data.values() for problem in files.read_problems(path, "train")]
-    folder = Path(layout.policy(name)).parent
-    made_with = _optimise(config, objective, seed, base, problems, folder, digest_of(lineage), run)
-    return Policy(name, config.label(objective), str(folder / "model"), None, lineage, made_with)
+    checkpoints = _checkpoints(config, objective, Path(layout.policy(name)).parent, lineage)
+    made_with = _optimise(config, objective, seed, base, problems, checkpoints, run)
+    model = Path(layout.policy(name)).with_name("model")
+    return Policy(name, config.label(objective), str(model), None, lineage, made_with)
+
+
+def _checkpoints(config: Config, objective: str, folder: Path, lineage: Mapping[str, Any]) -> Path:
+    """Where a training with this lineage and these milestones keeps them, below the policy's folder."""
+    return folder / "checkpoints" / digest_of([lineage, config.milestones(objective)])
+
+
+def _milestone(checkpoints: Path, batches: int) -> Path:
+    return checkpoints / f"milestone-{batches}" / "model"
+
+
+def _publish_milestones(config: Config, objective: str, seed: int, policy: Policy) -> None:
+    """Makes a policy of every milestone; its lineage says after how many generation batches.
+
+    The originals stay with the checkpoints until the training is marked as finished.
+    """
+    kept = _checkpoints(config, objective, Path(policy.model).parent, policy.lineage)
+    found = sorted(int(path.name.rpartition("-")[2]) for path in kept.glob("milestone-*"))
+    for number, batches in enumerate(found, 1):
+        row = at_milestone(objective, number)
+        target = config.layout.policy(policy_name(row, seed))
+        model = Path(target).parent / "model"
+        shutil.rmtree(model, ignore_errors=True)
+        shutil.copytree(_milestone(kept, batches), model)
+        lineage = {**policy.lineage, "batches": batches}
+        made = replace(policy, name=policy_name(row, seed), label=config.label(row), model=str(model), lineage=lineage)
+        files.write_policy(target, made)
 
 
 def _optimise(
@@ -132,8 +174,7 @@ def _optimise(
     seed: int,
     base: Policy,
     problems: list[Problem],
-    folder: Path,
-    lineage: str,
+    checkpoints: Path,
     run: tracking.Run,
 ) -> dict[str, Any]:
     from maxk.artifacts import environment, models
@@ -155,7 +196,7 @@ def _optimise(
         torch.set_num_threads(1)  # more threads do not speed up small models, and jobs run side by side
     elif training.gpu < 1:
         gpus.limit_memory(training.gpu)
-    checkpoints = folder / "checkpoints" / lineage
+    folder = Path(config.layout.policy(name)).parent
     tokenizer = models.tokenizer(base.model, base.revision, padding_side="left")
     rows, heldout = _prompts(config, training, problems, tokenizer, seed)
     order = schedule(training, len(rows), seed)
@@ -185,20 +226,67 @@ def _optimise(
             kv_cache_gb=training.generator.kv_cache_gb,
         )
         trainer.remove_callback(PrinterCallback)
+        save = partial(_save_model, trainer, tokenizer)
+        trainer.add_callback(_milestones(config, objective, len(order), checkpoints, save))
+        _follow_entropy(trainer, config, objective, seed, len(order))
         if trainer.is_world_process_zero():
-            (folder / "policy.json").unlink(missing_ok=True)  # a policy that is being retrained is not finished
-        try:
-            trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
-        except Exception:
-            if training.processes > 1 and stop.comes():
-                raise SystemExit(128 + signal.SIGTERM) from None  # another process ended, and its launcher reports that
-            raise
+            _unpublish(config, objective, seed)
+        _train_or_stop(trainer, training, stop, checkpoints)
         for complaint in grader.stats.complaints():
             print(complaint, file=sys.stderr)
         if stop.received:
             raise SystemExit(128 + signal.SIGTERM)
-        _save_model(trainer, tokenizer, folder / "model")
+        save(folder / "model")
         return {**environment.versions(), "sandbox": grader.tier}
+
+
+def _train_or_stop(trainer: Any, training: Training, stop: StopOnSignal, checkpoints: Path) -> None:
+    """Trains from the last checkpoint; of several processes, those that fail because one was killed end silently."""
+    try:
+        trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
+    except Exception:
+        if training.processes > 1 and stop.comes():
+            raise SystemExit(128 + signal.SIGTERM) from None  # the launcher reports the process that ended first
+        raise
+
+
+def _milestones(
+    config: Config, objective: str, prompts: int, checkpoints: Path, save: Callable[[Path], None]
+) -> TrainerCallback:
+    from maxk.training.arguments import milestones
+    from maxk.training.callbacks import KeepMilestones
+
+    training = config.training_of(objective)
+    kept = milestones(training, prompts, config.milestones(objective))
+    return KeepMilestones({batches * training.iterations: _milestone(checkpoints, batches) for batches in kept}, save)
+
+
+def _follow_entropy(trainer: Any, config: Config, objective: str, seed: int, prompts: int) -> None:
+    """Lets the trainer follow the entropy of another training, where the configuration names one."""
+    from maxk.training.callbacks import FollowEntropy
+
+    training = config.training_of(objective)
+    if (followed := config.entropy_of(objective)) is not None:
+        targets = entropy_targets(config, followed, seed, prompts // training.prompts_per_step)
+        trainer.add_callback(FollowEntropy(trainer, targets, training))
+
+
+def entropy_targets(config: Config, followed: str, seed: int, batches: int) -> list[float]:
+    """The entropy of a finished training in every generation batch. Raises UserError if it has fewer batches."""
+    from maxk.reporting import training_log
+
+    found = training_log.of_policy(config, followed, seed, "entropy")
+    if len(found) < batches:
+        name = policy_name(followed, seed)
+        raise UserError(f"{name} logged the entropy of {len(found)} generation batches, but {batches} are to follow it")
+    return [float(value) for value in found]
+
+
+def _unpublish(config: Config, objective: str, seed: int) -> None:
+    """A policy that is being retrained is not finished, nor are its milestones."""
+    for row in (objective, at_milestone(objective, "*")):
+        for path in Path().glob(config.layout.policy(policy_name(row, seed))):
+            path.unlink()
 
 
 def _prompts(config: Config, training: Training, problems: list[Problem], tokenizer: Any, seed: int) -> tuple[Any, Any]:
@@ -251,19 +339,19 @@ def last_checkpoint(folder: Path) -> str | None:
 
 def _save_model(trainer: Any, tokenizer: Any, target: Path) -> None:
     """Saves model and tokenizer as one Hugging Face folder, which appears complete or not at all; merges adapters."""
-    partial = target.with_name("model.partial")
+    unfinished = target.with_name("model.partial")
     if trainer.is_world_process_zero():
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
     model = trainer.accelerator.unwrap_model(trainer.model)
     if hasattr(model, "merge_and_unload"):
         if trainer.is_world_process_zero():
-            model.merge_and_unload().save_pretrained(partial)
+            model.merge_and_unload().save_pretrained(unfinished)
     else:
-        trainer.save_model(str(partial))
+        trainer.save_model(str(unfinished))
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero():
-        tokenizer.save_pretrained(partial)
-        (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle that no user of the model needs
+        tokenizer.save_pretrained(unfinished)
+        (unfinished / "training_args.bin").unlink(missing_ok=True)  # a pickle that no user of the model needs
         shutil.rmtree(target, ignore_errors=True)
-        partial.rename(target)
+        unfinished.rename(target)

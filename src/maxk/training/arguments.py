@@ -17,10 +17,14 @@ from trl import GRPOConfig
 
 from maxk.artifacts import models
 from maxk.config import Training
+from maxk.errors import UserError
 from maxk.trl.vllm import UNUSED_UTILIZATION
 
 if TYPE_CHECKING:
     from peft import LoraConfig
+
+
+ABOVE_ANY_ENTROPY = 1e9  # nats per token; TRL applies the coefficient at or below its target
 
 
 def schedule(config: Training, problems: int, seed: int) -> list[int]:
@@ -34,6 +38,17 @@ def schedule(config: Training, problems: int, seed: int) -> list[int]:
     generator = torch.Generator().manual_seed(seed)
     epochs = [torch.randperm(problems, generator=generator) for _ in range(-(-count // problems))]
     return torch.cat(epochs)[:count].tolist()
+
+
+def milestones(config: Training, prompts: int, count: int) -> list[int]:
+    """Generation batches after which the policy is kept: `count` evenly spaced points, without the end.
+
+    `prompts` is the length of the `schedule`. Raises UserError if there are fewer batches than points.
+    """
+    batches = prompts // config.prompts_per_step
+    if batches < count:
+        raise UserError(f"milestones={count} of a training of {batches} generation batches; ask for at most {batches}")
+    return [round(batches * number / count) for number in range(1, count)]
 
 
 def arguments(
@@ -97,6 +112,10 @@ def _entropy(config: Training) -> dict[str, Any]:
     bonus = config.entropy_bonus
     if bonus is None:
         return {}
+    if bonus.like is not None:  # `callbacks.FollowEntropy` moves the coefficient; TRL applies and stores it
+        unmoved = {"entropy_coef_delta": 0.0, "entropy_target": ABOVE_ANY_ENTROPY}
+        limits = {"entropy_coef_min": -bonus.largest, "entropy_coef_max": bonus.largest}
+        return {"use_adaptive_entropy": True, **unmoved, **limits}
     if bonus.target is None:
         return {"entropy_coef": bonus.coefficient}
     return {

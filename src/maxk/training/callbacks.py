@@ -1,4 +1,4 @@
-"""Callbacks between optimiser steps: metrics to file and tracker, progress, non-finite gradients, stop on SIGTERM."""
+"""Callbacks between optimiser steps: metrics, progress, milestones, non-finite gradients, stop on SIGTERM."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,45 @@ class EndsOfCompletions(TrainerCallback):
                     f"train: step {state.global_step}: {logs[key]:.0%} of the completions {complaint}", file=sys.stderr
                 )
                 del self._complaints[key]
+
+
+class KeepMilestones(TrainerCallback):
+    """Saves the policy after certain optimiser steps, into the folder given for each.
+
+    The trainer saves a checkpoint of the same step later, so a run that resumes from one has all earlier milestones.
+    """
+
+    def __init__(self, folders: Mapping[int, Path], save: Callable[[Path], None]) -> None:
+        self._folders, self._save = folders, save
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.global_step in self._folders:
+            self._save(self._folders[state.global_step])
+
+
+class FollowEntropy(TrainerCallback):
+    """Moves TRL's entropy coefficient so that the entropy follows `targets`, one for each generation batch.
+
+    The trainer stores the coefficient in its checkpoints.
+    """
+
+    def __init__(self, trainer: Any, targets: Sequence[float], config: Training) -> None:
+        assert config.entropy_bonus is not None
+        self._trainer, self._targets, self._bonus = trainer, targets, config.entropy_bonus
+        self._iterations = config.iterations
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        if logs and "entropy" in logs:
+            below = logs["entropy"] <= self._targets[(state.global_step - 1) // self._iterations]
+            moved = self._trainer.entropy_coef + (self._bonus.step if below else -self._bonus.step)
+            self._trainer.entropy_coef = min(max(moved, -self._bonus.largest), self._bonus.largest)
 
 
 class SkipNonfinite(TrainerCallback):

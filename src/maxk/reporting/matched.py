@@ -1,0 +1,284 @@
+"""Experiments with `milestones`: do policies differ at equal KL to the base model, and at equal numbers of tokens?
+
+Policies are evaluated on the held-out problems at evenly spaced points of their training. A row of the table holds a
+policy at a point (a milestone, the end, or a level that all policies reach) with max@1, max@headline_k and the
+differences to the reference at the same point, each with its interval over problems and training seeds.
+
+    batches   generation batches seen, the same for all policies at a milestone
+    tokens    tokens of prompts and completions generated so far, `num_tokens` of the training log
+    kl        KL to the base model in nats per token, from the training log: mean over a tenth of the run around the
+              point, on training prompts; made monotonic, as the running maximum
+
+Equal KL is the largest KL that every seed of every policy reaches, equal tokens likewise. The scores of each seed,
+problem by problem, are interpolated linearly between the two neighbouring points of its own training, the base model
+being the first; then policies are compared as everywhere else (`maxk.statistics.difference`). So the interval covers
+problems and seeds. It covers neither the error of the interpolation nor that of the measured KL.
+
+    maxk experiment matched --config results/config.json      # results/experiments/matched.{csv,md,png,pdf}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from maxk import statistics
+from maxk.artifacts import files
+from maxk.artifacts.paths import BASE, at_milestone, policy_name
+from maxk.config import Config, Experiment
+from maxk.errors import UserError
+from maxk.reporting import estimates, markdown, rules, style, training_log
+from maxk.reporting.load import Scores, load
+from maxk.reporting.rendering import to_csv
+from maxk.statistics import Floats
+
+AXES = {"kl": "KL to the base model (nats per token)", "tokens": "tokens trained on"}
+LEVELS = {"kl": "equal KL", "tokens": "equal tokens"}
+KL_WINDOW = 1 / 10  # of the run
+
+Values = list[Floats]  # [seeds, problems] for every dataset
+
+
+@dataclass(frozen=True)
+class Course:
+    """A policy along its training; point 0 is the base model, the last one the end. Points are those of all seeds."""
+
+    policy: str
+    batches: Sequence[int]
+    at: Mapping[str, Floats]  # by axis, [seeds, points], ascending
+    values: Mapping[str, Sequence[Values]]  # by quantity, one per point
+
+    def interpolated(self, axis: str, target: float, quantity: str) -> Values:
+        """Values where each seed reaches `target`, by linear interpolation between its neighbouring points."""
+        parts = [_weights(points, target) for points in self.at[axis]]
+        points = self.values[quantity]
+        return [
+            np.stack([sum(w * points[i][d][seed] for i, w in one.items()) for seed, one in enumerate(parts)])
+            for d in range(len(points[0]))
+        ]
+
+
+def _weights(points: Floats, target: float) -> dict[int, float]:
+    """The neighbouring points of `target` and their weights."""
+    after = int(np.clip(np.searchsorted(points, target), 1, len(points) - 1))
+    span = points[after] - points[after - 1]
+    weight = float((target - points[after - 1]) / span) if span > 0 else 1.0
+    return {after - 1: 1 - weight, after: weight}
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that the files are made from."""
+
+    config: Config  # restricted to the experiment's policies and their milestones
+    name: str
+    experiment: Experiment
+    scores: Scores
+    courses: Mapping[str, Course]
+
+    @property
+    def quantities(self) -> tuple[str, str]:
+        return "max@1", f"max@{self.config.report.headline_k}"
+
+    @cached_property
+    def levels(self) -> dict[str, float]:
+        """By axis, the largest level that every seed of every policy reaches."""
+        courses = self.courses.values()
+        return {axis: float(min(course.at[axis][:, -1].min() for course in courses)) for axis in AXES if courses}
+
+    def values(self, policy: str, point: int | str, quantity: str) -> Values:
+        """Of a policy at a point of its training, or where it reaches the level of an axis."""
+        course = self.courses[policy]
+        if isinstance(point, int):
+            return course.values[quantity][point]
+        return course.interpolated(point, self.levels[point], quantity)
+
+    def compare(self, policy: str, than: str, quantity: str, point: int | str = "kl") -> Mapping[str, Any]:
+        """Difference, interval and test at a point; empty where a policy is incomplete."""
+        if not {policy, than} <= self.courses.keys():
+            return {}
+        sides = [self.values(one, point, quantity) for one in (policy, than)]
+        return estimates.contrast(sides, self.config.report, crossed=len(self.scores.seeds) > 1)
+
+
+def write(name: str, config: Config) -> list[str]:
+    """Makes the experiment's files; returns their paths."""
+    findings = collect(name, config)
+    paths = [config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png", "pdf")]
+    frame = table(findings)
+    files.write_text(paths[0], to_csv(frame))
+    files.write_text(paths[1], to_markdown(findings, frame))
+    with style.applied():
+        style.save(draw(findings, style.looks(config)), paths[2:])
+    return paths
+
+
+# ------------------------------------------------------------------------------------------------------ collect
+def collect(name: str, config: Config) -> Findings:
+    """Reads scores and training logs. Raises UserError if milestones do not belong to the trainings they are named by.
+
+    Policies that lack scores of a seed or a milestone, or a training log, are left out; notes of the scores name them.
+    """
+    experiment, view = config.experiments[name], config.restricted_to(name)
+    scores = load(view)
+    found = {row: _course(view, scores, experiment, row) for row in experiment.rows}
+    return Findings(view, name, experiment, scores, {row: one for row, one in found.items() if one is not None})
+
+
+def _course(config: Config, scores: Scores, experiment: Experiment, row: str) -> Course | None:
+    rows = [*(at_milestone(row, i) for i in range(1, experiment.milestones or 1)), row]
+    places = [(one, dataset) for one in rows for dataset in scores.datasets]
+    complete = all(place in scores.cells and scores.cells[place].seeds == scores.seeds for place in places)
+    log = training_log.read(config, row, ("kl", "num_tokens"))
+    logged = len(log) == 2 and all(len(one) == len(scores.seeds) for one in log.values())
+    if not (complete and logged and all((BASE, dataset) in scores.cells for dataset in scores.datasets)):
+        return None
+    total = log["kl"].shape[1]
+    batches = [*(_batches(config, row, one, scores.datasets) for one in rows[:-1]), total]
+    last = np.array(batches) - 1
+    kl = np.stack([training_log.smooth(one, KL_WINDOW)[last] for one in log["kl"]])
+    start = np.zeros((len(kl), 1))
+    return Course(
+        policy=row,
+        batches=[0, *batches],
+        at={
+            "kl": np.hstack([start, np.maximum.accumulate(kl, axis=1)]),
+            "tokens": np.hstack([start, log["num_tokens"][:, last]]),
+        },
+        values={q: [_values(scores, one, q) for one in (BASE, *rows)] for q in _quantities(config)},
+    )
+
+
+def _quantities(config: Config) -> tuple[str, str]:
+    return "max@1", f"max@{config.report.headline_k}"
+
+
+def _values(scores: Scores, row: str, quantity: str) -> Values:
+    """The base model's are repeated for every seed."""
+    found = [scores.values(row, dataset, quantity) for dataset in scores.datasets]
+    return [np.broadcast_to(one, (len(scores.seeds), one.shape[1])) for one in found if one is not None]
+
+
+def _batches(config: Config, row: str, milestone: str, datasets: Sequence[str]) -> int:
+    """Generation batches behind a milestone, from the lineage of its scores.
+
+    Raises UserError unless all seeds and datasets agree, and each is of the training that the end is of.
+    """
+    found = set()
+    for seed in config.seeds:
+        for dataset in datasets:
+            path, end = (config.layout.scores(policy_name(one, seed), dataset) for one in (milestone, row))
+            lineage = dict(files.read_provenance(path).lineage)
+            found.add(lineage.pop("batches", None))
+            if lineage != files.read_provenance(end).lineage:
+                raise UserError(f"{path}: not of the training that {end} is of; train {row} again")
+    if len(found) != 1 or None in found:
+        raise UserError(f"{milestone}: its scores are after {found} generation batches; train {row} again")
+    return int(found.pop())
+
+
+# ------------------------------------------------------------------------------------------------------ table
+def table(findings: Findings) -> pd.DataFrame:
+    """One row per policy and point, the levels at the end."""
+    return pd.DataFrame(row for course in findings.courses.values() for row in _rows(findings, course))
+
+
+def _rows(findings: Findings, course: Course) -> Iterator[dict[str, Any]]:
+    of = {"policy": course.policy, "label": findings.scores.labels[course.policy]}
+    last = len(course.batches) - 1
+    for point in range(1, last + 1):
+        means = {axis: float(course.at[axis][:, point].mean()) for axis in AXES}
+        at = "end" if point == last else f"milestone {point}"
+        yield {**of, "at": at, "batches": course.batches[point], **means, **_numbers(findings, course.policy, point)}
+    for axis, level in findings.levels.items():
+        levels = {"batches": None, **dict.fromkeys(AXES), axis: level}
+        yield {**of, "at": LEVELS[axis], **levels, **_numbers(findings, course.policy, axis)}
+
+
+def _numbers(findings: Findings, policy: str, point: int | str) -> dict[str, Any]:
+    """Means with intervals, and differences to the reference at the same point."""
+    found: dict[str, Any] = {}
+    reference = findings.experiment.reference
+    for quantity in findings.quantities:
+        own = statistics.mean(findings.values(policy, point, quantity))
+        low, high = own.interval(findings.config.report.confidence)
+        found |= {quantity: own.value, f"{quantity}_low": max(low, 0.0), f"{quantity}_high": min(high, 1.0)}
+        change = findings.compare(policy, reference, quantity, point) if policy != reference else {}
+        found |= {f"{quantity}_difference": change.get("difference")}
+        found |= {f"{quantity}_difference_{end}": change.get(end) for end in ("low", "high")}
+        found[f"{quantity}_p_mean"] = change.get("p_mean")
+    return found
+
+
+# --------------------------------------------------------------------------------------------------- Markdown
+def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
+    """Answers of the rules, then the table for readers."""
+    scores, experiment, report = findings.scores, findings.experiment, findings.config.report
+    first, headline = findings.quantities
+    lines = [f"**{findings.name}: {markdown.escape(experiment.question)}**", ""]
+    decisions = rules.decide(experiment, report, findings.compare)
+    lines += rules.to_markdown(decisions, scores.labels, where=" and equal KL")
+    differences = [f"{quantity} − reference" for quantity in (first, headline)]
+    header = ["Policy", "at", "KL", "million tokens", first, headline, *differences]
+    lines += markdown.head(header, words=2)
+    lines += [markdown.row(_cells(row, findings)) for row in estimates.records(frame)]
+    problems = sum(scores.problems(dataset) for dataset in scores.datasets)
+    notes = [
+        f"Means over {markdown.count(len(scores.datasets), 'dataset')} ({problems} problems, {scores.n} samples each; "
+        f"training seeds: {', '.join(map(str, scores.seeds))}) with {report.confidence:.0%} intervals over "
+        f"{markdown.interval_over(len(scores.seeds))}. Reference: {scores.labels[experiment.reference]}, at the same "
+        f"point; differences are paired. Sandbox: {scores.sandbox}.",
+        "Equal KL and equal tokens are the largest that every seed of every policy reaches; scores there are "
+        "interpolated between the points of each training. KL is in nats per token, on training prompts. Intervals do "
+        "not cover its error.",
+        *markdown.seed_notes(len(scores.seeds)),
+        *(f"{note}." for note in scores.notes),
+    ]
+    return markdown.below(lines, notes)
+
+
+def _cells(row: Mapping[str, Any], findings: Findings) -> Iterator[str]:
+    def interval(key: str, sign: str = "") -> str:
+        if pd.isna(row[key]):
+            return "–"
+        return f"{row[key]:{sign}.3f} [{row[f'{key}_low']:{sign}.3f}, {row[f'{key}_high']:{sign}.3f}]"
+
+    yield from (markdown.escape(row["label"]), row["at"])
+    yield "–" if pd.isna(row["kl"]) else f"{row['kl']:.3f}"
+    yield "–" if pd.isna(row["tokens"]) else f"{row['tokens'] / 1e6:.2f}"
+    yield from (interval(quantity) for quantity in findings.quantities)
+    yield from (interval(f"{quantity}_difference", "+") for quantity in findings.quantities)
+
+
+# ----------------------------------------------------------------------------------------------------- figure
+def draw(findings: Findings, looks: Mapping[str, style.Look]) -> Figure:
+    """max@1 and max@headline_k against KL (above) and against tokens (below); grey lines: the levels compared at."""
+    figure, axes = plt.subplots(2, 2, figsize=(7.4, 5.6), layout="constrained")
+    for row, axis in zip(axes, AXES, strict=True):
+        for ax, quantity in zip(row, findings.quantities, strict=True):
+            _draw(ax, findings, looks, axis, quantity)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    return figure
+
+
+def _draw(ax: Axes, findings: Findings, looks: Mapping[str, style.Look], axis: str, quantity: str) -> None:
+    for course in findings.courses.values():
+        look = looks[course.policy]
+        found = [statistics.mean(values) for values in course.values[quantity]]
+        at = course.at[axis].mean(axis=0)
+        lows, highs = zip(*(one.interval(findings.config.report.confidence) for one in found), strict=True)
+        ax.vlines(at, lows, highs, color=look.colour, linewidth=0.7, alpha=0.6)
+        label = findings.scores.labels[course.policy]
+        ax.plot(at, [one.value for one in found], label=label, **look.line)
+    if axis in findings.levels:
+        ax.axvline(findings.levels[axis], color="#888888", linewidth=0.6)
+    ax.set(title=f"{quantity}, mean over datasets", xlabel=AXES[axis])
