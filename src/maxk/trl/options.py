@@ -22,7 +22,8 @@ def as_objective(given: Given, n: int) -> Objective:
     if isinstance(given, Mapping):
         given = {"k": max(1, n // 2), **given}
     objective = make(given)
-    rewards = torch.linspace(0, 1, n)[None]
+    # All different, and half of them 1: of the first, an objective of binary rewards would see a single success.
+    rewards = torch.stack([torch.linspace(0, 1, n), (torch.arange(n) >= n // 2).float()])
     for progress in (0.0, 1.0):  # schedules of k are extreme at the ends
         advantages = objective(rewards, progress=progress)
         if advantages.abs().max() < 1e-6:
