@@ -201,18 +201,18 @@ def test_what_depends_on_an_input_that_was_edited_in_place_runs_again(base_model
         for n, split in ((1, "train"), (2, "test"))
     ]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    changes = [
-        "name=seconds",
-        f"base={{source: hub, model: '{model}'}}",
-        f"datasets={{own: {{source: jsonl, location: '{data}', train: 1, test: 1}}}}",
-        "objectives={}",
-        "experiments={}",
-        "report={ks: [1], headline_k: 1}",
-    ]
+    own = {
+        "name": "seconds",
+        "base": {"source": "hub", "model": str(model)},
+        "datasets": {"own": {"source": "jsonl", "location": str(data), "train": 1, "test": 1}},
+        "objectives": {},
+        "tracking": {"enabled": False},
+    }
+    (tmp_path / "own.json").write_text(json.dumps(own))
     targets = [f"{RESULTS}/policies/base/policy.json", f"{RESULTS}/data/own/problems.parquet"]
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        done = snakemake(tmp_path, *arguments, "--config", UNTRACKED, *changes, "--", *targets)
+        done = snakemake(tmp_path, *arguments, "--configfile", str(tmp_path / "own.json"), "--", *targets)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 

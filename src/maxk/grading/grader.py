@@ -182,11 +182,12 @@ class Grader:
         tests = [("2 3\n", "5\n"), ("10 -4\n", "6\n")]
         good = "import sys\na, b = map(int, sys.stdin.read().split())\nprint(a + b)\n"
         bad = ["print(5)\n", "raise SystemExit(1)\n", "print(sum(map(int, input().split())) + 1)\n"]
-        cache, self.cache = self.cache, None
+        cache, stats = self.cache, self.stats
+        self.cache, self.stats = None, Stats()  # these programs are none of the caller's
         try:
             rewards = [verdict.reward for verdict in self.grade([(good, tests), *((b, tests) for b in bad)])]
         finally:
-            self.cache = cache
+            self.cache, self.stats = cache, stats
         if rewards[0] != 1.0 or rewards[2:] != [0.0, 0.0] or rewards[1] != 0.5:
             raise UserError(
                 f"the grader's canary failed: rewards {rewards} on tier {self.tier}{low_limits()}; nothing was graded"
