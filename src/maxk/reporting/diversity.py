@@ -152,6 +152,17 @@ def scored_verdicts(config: Config, policy: str, dataset: str) -> list[str]:
     return found
 
 
+def outputs_by_k(config: Config) -> pd.DataFrame:
+    """Expected distinct outputs from diversity.csv, one row per policy, dataset and k. Raises UserError without it."""
+    path = config.layout.table("diversity")
+    if not Path(path).exists():
+        raise UserError(f"{path}: no such file; run `maxk table diversity`")
+    frame = pd.read_csv(path)
+    columns = {f"outputs_at_{k}": k for k in ks_of(frame)}
+    long = frame.rename(columns=columns).melt(["policy", "dataset"], list(columns.values()), "k", "mean")
+    return long.dropna().astype({"k": int})
+
+
 # ---------------------------------------------------------------------------------------------------- Markdown
 def to_markdown(frame: pd.DataFrame) -> str:
     """One table for readers, datasets one below the other."""
@@ -165,8 +176,9 @@ def to_markdown(frame: pd.DataFrame) -> str:
         "Solved: problems with a full pass among all samples; lost and gained against the base model. max: on problems "
         "that the base model never, rarely (below 10 % of its samples) and often solves; the base model's own means "
         "are affected by this selection. Programs and outputs: expected numbers of distinct ones, where a program's "
-        "outputs are those on all tests; a program without output counts as none. Above GRPO from k: with its interval; never: not up to the number of samples. "
-        "Chosen by one test: the other tests' reward of the sample that is chosen by the first. Means over seeds.",
+        "outputs are those on all tests; a program without output counts as none. Above GRPO from k: with its "
+        "interval; never: not up to the number of samples. Chosen by one test: the other tests' reward of the sample "
+        "that is chosen by the first. Means over seeds.",
     ]
     return markdown.below(lines, notes)
 
