@@ -185,7 +185,7 @@ def to_markdown(frame: pd.DataFrame) -> str:
 
 def ks_of(frame: pd.DataFrame) -> list[int]:
     """The k of the columns of distinct outputs."""
-    return sorted(int(name.removeprefix("outputs_at_")) for name in frame if str(name).startswith("outputs_at_"))
+    return sorted(int(str(name).removeprefix("outputs_at_")) for name in frame if str(name).startswith("outputs_at_"))
 
 
 def _cells(row: dict[str, Any], k: int) -> Iterator[str]:
