@@ -26,7 +26,8 @@ ARG PIP_EXTRA_INDEX_URL
 COPY --chown=maxk:maxk requirements requirements
 RUN python3 -m venv /opt/venv && \
     /opt/venv/bin/pip install --no-cache-dir --requirement "requirements/$LOCK.txt"
-ENV PATH=/opt/venv/bin:$PATH OMP_NUM_THREADS=1 NVIDIA_DRIVER_CAPABILITIES=compute,utility
+# LOGNAME: Kubernetes may run the image as an id without an account, for whose name Snakemake asks.
+ENV PATH=/opt/venv/bin:$PATH LOGNAME=maxk OMP_NUM_THREADS=1 NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
 COPY --chown=maxk:maxk . .
 RUN pip install --no-cache-dir --no-deps --editable . && \

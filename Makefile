@@ -35,6 +35,8 @@ INSTALL := $(VENV)/bin/pip install --quiet --no-compile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
 export OMP_NUM_THREADS ?= 1
+# Snakemake asks for the user's name, which an id without an account (a container's) does not have.
+export LOGNAME ?= $(shell id -un 2> /dev/null || id -u)
 # Without cached bytecode each job would compile torch, transformers and TRL anew, which takes longer than the job.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,6 +42,19 @@ def test_configure_refuses_and_writes(tmp_path: Path, monkeypatch: pytest.Monkey
     untracked = {**seconds.model_dump(mode="json"), "tracking": {"enabled": False}}
     assert cli.main(["configure", json.dumps(untracked)]) == 0
     assert Path(seconds.layout.config).exists()
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare")
+def test_a_user_id_without_a_name_is_given_one(root: Path) -> None:
+    """Snakemake ends in a traceback, and so does what torch compiles."""
+    said = "from maxk import cli; cli._name_the_user(); import getpass; print(getpass.getuser())"
+    nameless = ["unshare", "--user", "--map-user=12345", "--map-group=12345"]
+    environment = {k: v for k, v in os.environ.items() if k not in ("LOGNAME", "USER", "LNAME", "USERNAME")}
+    environment |= {"PYTHONPATH": str(root / "src")}
+    done = subprocess.run([*nameless, sys.executable, "-c", said], env=environment, capture_output=True, text=True)
+    if "unshare:" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.stdout == "12345\n", done.stderr
 
 
 def test_the_help_names_every_command_once() -> None:

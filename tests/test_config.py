@@ -259,6 +259,10 @@ def test_an_objective_of_ones_own_is_named_by_its_import_path(
     assert config.label("a") == "My row"
     assert config.settings("train", objective="a")["objective"] == {"type": "of_mine:Mine", "k": 2, "shift": 0.1}
     assert configuration.parse(config.model_dump(mode="json")) == config
+    before = config.settings("train", objective="a")
+    with (tmp_path / "of_mine.py").open("a") as handle:
+        handle.write("# edited\n")
+    assert config.settings("train", objective="a") != before
     assert one_objective(defaults, {"type": "of_mine:centred"}).label("a") == "centred"
     for section, message in (
         ({"type": "of_mine:Mine", "k": 2, "shfit": 1}, "did you mean 'shift'"),

@@ -191,6 +191,15 @@ def parse(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     assert not unknown, f"{parser.prog} does not take {shlex.join(unknown)}"
 
 
+def test_an_interactive_zsh_takes_every_command_as_it_stands() -> None:
+    """It does not know comments: `make run  # …` would ask make for a target `#`."""
+    shell = [block for page in PAGES for block in blocks(page) if block.language in ("bash", "sh")]
+    commented = [
+        f"{b.page}:{b.line}: {line}" for b in shell for line in b.text.splitlines() if re.search(r"\s#\s", line)
+    ]
+    assert not commented
+
+
 def test_there_are_commands_to_check() -> None:
     assert {Path(command.words[0]).name for command in COMMANDS} == set(CHECKED)
     assert {command.words[0] for command in COMMANDS if command.where.startswith("README")} >= {"maxk", "make"}

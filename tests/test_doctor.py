@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,15 @@ def test_a_missing_vllm_has_a_fix_where_there_is_a_gpu(monkeypatch: pytest.Monke
 def test_another_python_is_told() -> None:
     assert doctor.check_python(">=3.11").ok
     assert not doctor.check_python(">=3.99").ok
+
+
+def test_a_user_without_a_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> Any:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    check = doctor.check_user()
+    assert (check.ok, check.fix) == (True, "export LOGNAME=$(id -u)")
 
 
 def test_the_sandbox_is_the_one_that_the_grader_takes(seconds: Config) -> None:

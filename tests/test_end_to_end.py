@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shutil
 import signal
@@ -183,6 +184,65 @@ def _digests(folder: Path) -> dict[Path, str]:
     kinds = ("data", "policies", "samples", "verdicts", "scores")
     found = (path for kind in kinds for path in (folder / "results/seconds" / kind).rglob("*") if path.is_file())
     return {path.relative_to(folder): files.digest(path) for path in found}
+
+
+def _older(path: Path, content: bytes) -> None:
+    """Edits a file, but leaves it a date before every result's, as another folder that is moved to its place has."""
+    path.write_bytes(content)
+    os.utime(path, (0, 0))
+
+
+@pytest.mark.slow
+def test_what_depends_on_an_input_that_was_edited_in_place_runs_again(base_model: str, tmp_path: Path) -> None:
+    model, data = tmp_path / "model", tmp_path / "own.jsonl"
+    shutil.copytree(base_model, model)
+    rows = [
+        {"statement": f"print {n}", "tests": [["", str(n)]], "solutions": [f"print({n})"], "split": split}
+        for n, split in ((1, "train"), (2, "test"))
+    ]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    own = {
+        "name": "seconds",
+        "base": {"source": "hub", "model": str(model)},
+        "datasets": {"own": {"source": "jsonl", "location": str(data), "train": 1, "test": 1}},
+        "objectives": {},
+        "tracking": {"enabled": False},
+    }
+    (tmp_path / "own.json").write_text(json.dumps(own))
+    targets = [f"{RESULTS}/policies/base/policy.json", f"{RESULTS}/data/own/problems.parquet"]
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        done = snakemake(tmp_path, *arguments, "--configfile", str(tmp_path / "own.json"), "--", *targets)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    run()
+    assert planned(run("--dry-run")) == {}
+    template = model / "chat_template.jinja"
+    for path, content, rule in (
+        (model / "model.safetensors", bytes(100), "base"),
+        (template, b"{{ messages }}", "base"),
+        (data, data.read_bytes().replace(b"print 2", b"Print 2"), "prepare"),
+    ):
+        before = path.read_bytes() if path.exists() else None
+        _older(path, content)
+        assert planned(run("--dry-run")) == {rule: 1}, path
+        path.unlink() if before is None else _older(path, before)
+
+
+@pytest.mark.slow
+def test_a_copied_folder_writes_nothing_into_its_original(finished: Path, unfinished: Callable[..., Path]) -> None:
+    """Its tables and its report once replaced those that MLflow keeps of the original."""
+
+    def seen(folder: Path) -> dict[str, int]:
+        return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
+
+    before, copy = seen(finished), unfinished("summary.md")
+    done = snakemake(copy, "--", f"{RESULTS}/summary.md")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert seen(finished) == before
+    began = (copy / RESULTS / "tracking.json").stat().st_mtime_ns
+    assert any(p.stat().st_mtime_ns > began - 60 * 10**9 for p in (copy / RESULTS / "mlartifacts").rglob("config.json"))
 
 
 # -------------------------------------------------------------------------------------------------------------- kills

@@ -170,7 +170,7 @@ def test_weights_are_read_once_and_again_after_any_edit(tmp_path: Path, monkeypa
     """Also after an edit that keeps size and modification time, as `cp -p` and `touch -r` do."""
     read, original = [], files.digest
     monkeypatch.setattr(files, "digest", lambda path: read.append(Path(path).name) or original(path))
-    model, known = tmp_path / "model", tmp_path / "cache" / "weights.json"
+    model, known = tmp_path / "model", tmp_path / "cache" / "inputs.json"
     model.mkdir()
     (model / "model.safetensors").write_bytes(b"1")
     (model / "config.json").write_text("{}")
@@ -187,3 +187,29 @@ def test_weights_are_read_once_and_again_after_any_edit(tmp_path: Path, monkeypa
     assert models.digest("org/model", known) is None
     model.rename(tmp_path / "moved")
     assert models.digest(str(tmp_path / "moved"), tmp_path / "other.json") == second
+
+
+@pytest.mark.parametrize(
+    "name", ["chat_template.jinja", "additional_chat_templates/tool.jinja", "merges.txt", "tokenizer.model"]
+)
+def test_a_model_is_also_its_template_and_vocabulary(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "model" / name
+    path.parent.mkdir(parents=True)
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"1")
+    found = []
+    for content in ("a", "b"):
+        path.write_text(content)
+        found.append(models.digest(str(tmp_path / "model"), tmp_path / "cache" / "inputs.json"))
+    assert found[0] != found[1]
+
+
+def test_files_of_one_name_in_two_folders_are_told_apart(tmp_path: Path) -> None:
+    paths = [tmp_path / split / "0.jsonl" for split in ("train", "test")]
+    found = []
+    for contents in ("ab", "ba", "aa"):
+        for path, content in zip(paths, contents, strict=True):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(content)
+        found.append(files.digest_of_all(paths, tmp_path / "inputs.json"))
+    assert len(set(found)) == 3
+    assert files.digest_of_all(paths[::-1], tmp_path / "inputs.json") == found[-1]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +177,7 @@ def test_an_event_that_is_refused_is_reported_and_the_others_are_kept(
         run.artifact("absent.txt")
         run.metrics({"reward": 1.0})
     mirror.send(started)
-    assert capsys.readouterr().err.count("tracking: an event was refused") == 1
+    assert capsys.readouterr().err.count("tracking: train/grpo/seed0: MLflow refused 1 events") == 1
     found = runs(started)["grpo/seed0: train"]
     assert (found.info.status, found.data.metrics) == ("FINISHED", {"reward": 1.0})
     mirror.send(started)
@@ -213,6 +217,101 @@ def test_a_database_is_created_whole_or_not_at_all(
     with pytest.raises(UserError, match="cannot start"):
         mirror.start(seconds)
     assert not (tmp_path / "mlflow.db").exists()
+
+
+# ------------------------------------------------------------------------------------------- what is done by hand
+def maxk(folder: Path, *arguments: str) -> str:
+    """A command in `folder`, with the database that is there; returns what it says on stderr."""
+    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    done = subprocess.run(
+        [sys.executable, "-m", "maxk", *arguments], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    return done.stderr
+
+
+def test_a_copied_folder_keeps_what_it_tracks_to_itself(seconds: Config, empty_database: Path, tmp_path: Path) -> None:
+    """MLflow stores the absolute path of artifacts: a copy once wrote its report over the original's."""
+    original, copy, config = tmp_path / "it's {a}", tmp_path / "copy", seconds.model_dump_json()
+    (original / seconds.layout.root).mkdir(parents=True)
+    shutil.copy(empty_database, original / seconds.layout.root / "mlflow.db")
+    (original / "table2.md").write_text("| the original's |\n")
+    event = json.dumps({"kind": "artifact", "time": 0, "path": "table2.md"}) + "\n"
+    events = Path(seconds.layout.events("experiment"))
+    for folder in (original, copy):
+        if folder == copy:
+            shutil.copytree(original, copy)
+            (copy / "table2.md").write_text("| the copy's |\n")
+        assert maxk(folder, "configure", config) == ""
+        (folder / events).parent.mkdir(parents=True, exist_ok=True)
+        with (folder / events).open("a") as handle:
+            handle.write(event)
+        assert maxk(folder, "finalize", "--config", seconds.layout.config) == ""
+    for folder, kept in ((original, "| the original's |\n"), (copy, "| the copy's |\n")):
+        [artifact] = (folder / seconds.layout.root).glob("mlartifacts/*/*/table2.md")
+        assert artifact.read_text() == kept
+
+
+def test_a_copied_folder_gets_its_own_experiment_in_a_shared_database(
+    started: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(started, reward=1.0)
+    mirror.send(started)
+    first, known = parent(started), files.read_json(started.layout.tracking)
+    (tmp_path / "copy").mkdir()
+    shutil.copytree("results", tmp_path / "copy" / "results")
+    monkeypatch.chdir(tmp_path / "copy")
+    mirror.start(started)
+    mirror.finalize(started, failed=True)
+    assert client(started).get_run(first.info.run_id).info.status == "RUNNING"
+    assert runs(started)["grpo/seed0: train"].data.metrics == {"reward": 1.0}
+    assert parent(started).info.artifact_uri.startswith((tmp_path / "copy").as_uri())
+    assert known["experiment_id"] != files.read_json(started.layout.tracking)["experiment_id"]
+
+
+def test_a_deleted_experiment_is_restored_by_the_command_in_the_message(started: Config) -> None:
+    before = files.read_json(started.layout.tracking)
+    client(started).delete_experiment(before["experiment_id"])
+    with pytest.raises(UserError, match="was deleted in MLflow; restore it: MLFLOW_TRACKING_URI=") as caught:
+        mirror.start(started)
+    subprocess.run(str(caught.value).split("restore it: ")[1], shell=True, check=True, capture_output=True)
+    mirror.start(started)
+    assert files.read_json(started.layout.tracking)["run_id"] == before["run_id"]
+
+
+@pytest.mark.parametrize("which", ["job", "experiment"])
+def test_a_deleted_run_is_made_again(which: str, started: Config, capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.suppress(ZeroDivisionError):
+        train(started, error=ZeroDivisionError(), reward=0.5)
+    mirror.finalize(started, failed=True)
+    client(started).delete_run((runs(started)["grpo/seed0: train"] if which == "job" else parent(started)).info.run_id)
+    mirror.start(started)
+    train(started, reward=1.0)
+    mirror.finalize(started, failed=False)
+    assert runs(started)["grpo/seed0: train"].data.metrics == {"reward": 1.0}
+    assert parent(started).info.status == "FINISHED"
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_deleted_while_its_job_logs_is_told_once(started: Config, capsys: pytest.CaptureFixture[str]) -> None:
+    with tracking.stage(started, "train", policy="grpo/seed0") as run:
+        mirror.send(started)
+        client(started).delete_run(runs(started)["grpo/seed0: train"].info.run_id)
+        for number in range(3):
+            run.tag(f"tag{number}", "a")
+    mirror.send(started)
+    [told] = capsys.readouterr().err.splitlines()
+    assert "train/grpo/seed0: MLflow refused 4 events" in told
+
+
+def test_a_run_deleted_after_its_job_was_killed_does_not_keep_others_open(started: Config) -> None:
+    killed = [tracking.stage(started, "train", policy=f"grpo/seed{seed}") for seed in (0, 1)]
+    for job in killed:
+        job.__enter__()
+    mirror.send(started)
+    client(started).delete_run(runs(started)["grpo/seed0: train"].info.run_id)
+    mirror.finalize(started, failed=True)
+    assert runs(started)["grpo/seed1: train"].info.status == "KILLED"
+    assert parent(started).info.status == "FAILED"
 
 
 # --------------------------------------------------------------------------------------------------- the parent's life

@@ -10,6 +10,7 @@ parsed, so that `maxk --help` is instant.
 from __future__ import annotations
 
 import argparse
+import getpass
 import os
 import select
 import signal
@@ -102,6 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The other subcommands import what this one may not need: building the schema of a config takes seconds.
     args = parser(given[:1] if given and given[0] in STAGES else STAGES).parse_args(given)
     signal.signal(signal.SIGTERM, _terminate)
+    _name_the_user()
     try:
         status = args.run(args)
         sys.stdout.flush()
@@ -122,6 +124,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"maxk {args.stage}: {words}", file=sys.stderr)
         return 2
     return int(status or 0)
+
+
+def _name_the_user() -> None:
+    """Gives a user id without an account, as containers run, the name that torch and Snakemake ask for."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["LOGNAME"] = str(os.getuid())
 
 
 def _reader_is_gone() -> bool:

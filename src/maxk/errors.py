@@ -26,6 +26,7 @@ _BY_ERRNO = {
     errno.ENOMEM: _MEMORY,
     errno.EMFILE: _OPEN_FILES,
     errno.ENFILE: _OPEN_FILES,
+    errno.EFBIG: f"larger than this shell allows; raise the limit (`ulimit -f`) {_AGAIN}",
 }
 # Messages of libraries that raise their own errors: safetensors, SQLite, torch's files, torch's allocators.
 _BY_TEXT = {

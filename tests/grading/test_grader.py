@@ -427,6 +427,7 @@ def test_a_file_that_is_no_cache_is_a_users_error(tmp_path: Path) -> None:
 
 def test_canary(grader: Grader, monkeypatch: pytest.MonkeyPatch) -> None:
     grader.canary()
+    assert grader.stats.submissions == 0
     monkeypatch.setattr("maxk.grading.grader.outputs_match", lambda *_: True)
     with pytest.raises(UserError, match="canary"):
         grader.canary()

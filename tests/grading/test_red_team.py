@@ -471,6 +471,18 @@ def test_a_limit_that_is_too_low_is_named(limit: str, letter: str) -> None:
     command = [sys.executable, "-c", script + LOW_LIMITS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert f"too low, perhaps: ulimit -{letter}" in done.stderr.splitlines()[-1]
+    assert "sandbox: off" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "letter"), [("AS", 1 << 30, "v"), ("FSIZE", 1 << 20, "f"), ("CPU", 10, "t")]
+)
+def test_a_limit_below_what_programs_may_use_is_named(limit: str, value: int, letter: str) -> None:
+    """A program within the grader's limits would otherwise get 0 for the shell's."""
+    script = f"import resource\nresource.setrlimit(resource.RLIMIT_{limit}, ({value}, {value}))\n" + LOW_LIMITS
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=False)
+    assert done.stdout == ""
+    assert f"for which ulimit -{letter} must be" in done.stderr.splitlines()[-1]
 
 
 LOW_LIMITS = """

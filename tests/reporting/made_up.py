@@ -89,7 +89,7 @@ class Experiment:
 
 
 def write_statistics(made: Experiment) -> None:
-    """statistics.csv and paired_tests.csv, which figures and summary are made from."""
+    """statistics.csv, paired_tests.csv and diversity.csv, which figures and summary are made from."""
     scores = load(made.config)
-    for table in (tables.STATISTICS, tables.PAIRED_TESTS):
+    for table in (tables.STATISTICS, tables.PAIRED_TESTS, tables.DIVERSITY):
         table.write(scores, made.config)

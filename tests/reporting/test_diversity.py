@@ -1,17 +1,20 @@
-"""Problems solved and lost, difficulty, crossings and selection by one test, on made-up scores."""
+"""Problems solved and lost, difficulty, clusters, crossings and selection by one test, on made-up scores."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from made_up import Experiment, N
+from made_up import Experiment, N, write_statistics
 
 from maxk.artifacts import files, records
 from maxk.artifacts.records import Provenance
 from maxk.errors import UserError
+from maxk.evaluation.clusters import distinct_outputs, distinct_programs
 from maxk.evaluation.first_test import by_first_test
 from maxk.reporting import diversity
 from maxk.reporting.load import load
@@ -78,10 +81,63 @@ def test_one_test_chooses_and_the_others_judge(made: Experiment) -> None:
 
 
 def verdicts(made: Experiment, shard: int, columns: dict) -> str:
-    """A shard of verdicts of GRPO."""
+    """A shard of verdicts of GRPO, with programs and outputs if the columns hold them."""
     path = made.config.layout.verdicts("grpo/seed0", "easy", shard)
-    files.write_table(path, columns, records.VERDICT, Provenance("verify", made.config.name, {}))
+    schema = records.VERDICT_AND_OUTPUTS if "outputs" in columns else records.VERDICT
+    files.write_table(path, columns, schema, Provenance("verify", made.config.name, {}))
     return path
+
+
+# Of two problems, four samples each: program, outputs and statuses on two tests.
+SAMPLES = {
+    "p": [
+        ("a", ["x", "y"], ["passed", "passed"]),
+        ("b", ["x", "y"], ["passed", "passed"]),
+        ("c", ["x", ""], ["passed", "runtime_error"]),
+        (None, ["", ""], ["unparseable", "unparseable"]),
+    ],
+    "q": [
+        ("a", ["x", ""], ["passed", "time_limit"]),
+        ("a", ["x", ""], ["passed", "time_limit"]),
+        ("d", ["x", ""], ["passed", "runtime_error"]),
+        ("e", ["", ""], ["time_limit", "time_limit"]),
+    ],
+}
+CLUSTERS = {"p": [{0, 1}, {2}], "q": [{0, 1}, {2}]}  # of outputs; a program that prints nothing is in none
+PROGRAMS = {"p": [{0}, {1}, {2}], "q": [{0, 1}, {2}, {3}]}
+
+
+def among(groups: list[set[int]], k: int) -> float:
+    """Mean number of groups that a subset of k of four samples meets, over all subsets."""
+    subsets = list(itertools.combinations(range(4), k))
+    return sum(sum(bool(group & set(subset)) for group in groups) for subset in subsets) / len(subsets)
+
+
+def test_distinct_programs_and_outputs_are_those_of_all_subsets() -> None:
+    rows = [(p, i, "fenced", statuses, program, outputs) for p, samples in SAMPLES.items()
+            for i, (program, outputs, statuses) in reversed(list(enumerate(samples)))]  # fmt: skip
+    schema = records.VERDICT_AND_OUTPUTS
+    table = pa.table(dict(zip(schema.names, zip(*rows, strict=True), strict=True)), schema=schema)
+    for count, groups in ((distinct_programs, PROGRAMS), (distinct_outputs, CLUSTERS)):
+        expected = [[among(groups[problem], k) for k in (1, 2, 4)] for problem in "pq"]
+        np.testing.assert_allclose(count(table, 4, [1, 2, 4]), expected)
+
+
+def test_clusters_are_shown_by_k(made: Experiment) -> None:
+    """Half of the samples print one thing, half another; all programs differ."""
+    columns = {"problem_id": ["p"] * N, "sample_index": range(N), "extraction": ["fenced"] * N}
+    columns |= {"statuses": [["passed", "passed"]] * N, "program": [str(i) for i in range(N)]}
+    path = verdicts(made, 0, columns | {"outputs": [[str(i % 2), "z"] for i in range(N)]})
+    made.score("grpo/seed0", "easy", passes(0, 0, N, N), inputs={"verdicts/0": files.digest(path)})
+    write_statistics(made)
+    long = diversity.outputs_by_k(made.config)
+    assert long[["policy", "k"]].values.tolist() == [["grpo", 1], ["grpo", 2], ["grpo", 128]]
+    both = 1 - 2 * math.comb(N // 2, 2) / math.comb(N, 2)
+    np.testing.assert_allclose(long["mean"], [1, 1 + both, 2], atol=1e-4)
+    frame = diversity.table(load(made.config), made.config).set_index("policy")
+    assert frame.loc["grpo", ["programs_at_1", "programs_at_128"]].tolist() == [1, 128]
+    assert "| 128.0 | 2.0 |" in diversity.to_markdown(frame.reset_index())
+    assert np.isnan(frame.outputs_at_128["base"])
 
 
 def test_the_verdicts_are_those_that_were_scored(made: Experiment) -> None:

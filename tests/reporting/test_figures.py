@@ -88,7 +88,7 @@ def test_with_only_a_base_model_every_figure_is_drawn(
 
 def test_figures_about_training_are_those_of_experiments_that_train(experiment: Callable[..., Experiment]) -> None:
     untrained = experiment(objectives={}).config
-    assert list(figures.figures(untrained)) == ["max_at_k", "max_at_k_grid", "figure1", "figure2"]
+    assert list(figures.figures(untrained)) == ["max_at_k", "max_at_k_grid", "figure1", "figure2", "clusters"]
     assert list(figures.figures(experiment().config)) == list(figures.FIGURES)
     with pytest.raises(UserError, match=r"no figure 'training'; this experiment has max_at_k, max_at_k_grid, figure1"):
         figures.get(untrained, "training")

@@ -110,6 +110,14 @@ def local_data(wildcards):
         return CONFIG.datasets[wildcards.dataset].inputs
 
 
+def content(paths):
+    """Params: what local inputs hold. Snakemake overlooks other content with an older date, such as another folder
+    moved here; of params that are functions of `input` too.
+    """
+    with user_errors():
+        return files.digest_of_all(paths, OUT.input_digests) if paths else None
+
+
 def settings(stage, *names):
     """Params: the settings that determine a stage's result, as text. `names` are the wildcards it depends on."""
     return lambda wildcards: canonical(

@@ -25,6 +25,7 @@ rule base:
     params:
         config=OUT.config,
         settings=settings("base"),
+        content=lambda _: content(CONFIG.base.inputs),
     message:
         "Make the base policy"
     shell:

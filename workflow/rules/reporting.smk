@@ -44,6 +44,7 @@ rule figure:
         scores=SCORES,
         statistics=OUT.table("statistics"),
         tests=OUT.table("paired_tests"),
+        diversity=OUT.table("diversity"),
     output:
         [
             OUT.figure(name, suffix)

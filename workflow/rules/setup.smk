@@ -48,6 +48,7 @@ rule prepare:
     params:
         config=OUT.config,
         settings=settings("prepare", "dataset"),
+        content=lambda wildcards: content(local_data(wildcards)),
         source=environment.source("data"),
     message:
         "Make the problems of {wildcards.dataset}"

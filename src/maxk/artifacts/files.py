@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maxk.artifacts import records
-from maxk.artifacts.digests import canonical
+from maxk.artifacts.digests import canonical, digest_of
 from maxk.artifacts.packing import packed
 from maxk.artifacts.records import Policy, Problem, Provenance, Task, Test
 from maxk.errors import UserError, resource_error
@@ -138,6 +138,31 @@ def digest(path: str | Path) -> str:
     """SHA-256 (16 hex digits) of a file's bytes."""
     with Path(path).open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()[:16]
+
+
+def digest_of_all(paths: Sequence[str | Path], known: str | Path) -> str:
+    """Identifies files by their content and by their names below the folder that they share.
+
+    `known` is a JSON file of digests found before: weights can be gigabytes, and every shard asks. A file is read again
+    if its size, inode or times differ.
+    """
+    if not paths:
+        return digest_of({})
+    with lock(Path(known).parent):
+        digests = read_json(known) if Path(known).exists() else {}
+        now = {str(Path(path).resolve()): _stamp(path) for path in paths}
+        for path, stamp in now.items():
+            if digests.get(path, [None])[0] != stamp:
+                digests[path] = [stamp, digest(path)]
+        write_json(known, digests)
+    folder = os.path.commonpath([Path(path).parent for path in paths])
+    return digest_of({os.path.relpath(path, folder): digests[str(Path(path).resolve())][1] for path in paths})
+
+
+def _stamp(path: str | Path) -> list[int]:
+    """Values that change whenever a file is written or replaced."""
+    status = Path(path).stat()
+    return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 
 
 # ------------------------------------------------------------------------------------------------ parquet

@@ -11,40 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from maxk.artifacts import environment, files
-from maxk.artifacts.digests import digest_of
 
 NO_CODE: dict[str, Any] = {"trust_remote_code": False}
 SAFE: dict[str, Any] = {**NO_CODE, "use_safetensors": True}
+# Weights, settings, chat templates, and vocabularies that are not JSON (merges.txt, vocab.txt, tokenizer.model).
+_FILES = ("*.safetensors", "*.json", "*.jinja", "additional_chat_templates/*.jinja", "*.txt", "*.model")
 
 
 def local_files(model: str) -> list[Path]:
     """The files that make a local model: weights, configuration, tokenizer. Empty for a hub id."""
-    return sorted(path for pattern in ("*.safetensors", "*.json", "*.jinja") for path in Path(model).glob(pattern))
+    return sorted(path for pattern in _FILES for path in Path(model).glob(pattern))
 
 
 def digest(model: str, known: str | Path) -> str | None:
-    """Identifies a local model by the content of its files; None for a hub id.
-
-    `known` is a JSON file of digests found before: weights can be gigabytes, and every shard asks. A file is read again
-    if its size, inode or times differ.
-    """
+    """Identifies a local model by the content of its files; None for a hub id. `known`: see `files.digest_of_all`."""
     found = local_files(model)
-    if not found:
-        return None
-    with files.lock(Path(known).parent):
-        digests = files.read_json(known) if Path(known).exists() else {}
-        now = {str(path.resolve()): _stamp(path) for path in found}
-        for path, stamp in now.items():
-            if digests.get(path, [None])[0] != stamp:
-                digests[path] = [stamp, files.digest(path)]
-        files.write_json(known, digests)
-    return digest_of({path.name: digests[str(path.resolve())][1] for path in found})
-
-
-def _stamp(path: Path) -> list[int]:
-    """Values that change whenever a file is written or replaced."""
-    status = path.stat()
-    return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+    return files.digest_of_all(found, known) if found else None
 
 
 def config(model: str, revision: str | None) -> Any:

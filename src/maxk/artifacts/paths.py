@@ -59,9 +59,9 @@ class Layout:
         return f"{self.root}/cache/verdicts-{host}.sqlite"
 
     @property
-    def weights(self) -> str:
-        """Digests of the files of local models, so that weights are read once per run and not once per job."""
-        return f"{self.root}/cache/weights.json"
+    def input_digests(self) -> str:
+        """Digests of local models and data, so that gigabytes are read once per change and not once per job."""
+        return f"{self.root}/cache/inputs.json"
 
     def problems(self, dataset: str) -> str:
         """Problems of a dataset, with both splits."""

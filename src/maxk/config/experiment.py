@@ -286,6 +286,7 @@ class Config(Section):
         elif stage == "train":
             parts = {
                 "objective": self.every_objective[trained(of["objective"])].spec,
+                **self.every_objective[trained(of["objective"])].own_code,
                 "training": self.training_of(of["objective"]).semantics,
                 "prompt": self.prompt.model_dump(),
                 "verification": self.verification.semantics,

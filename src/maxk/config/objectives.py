@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import builtins
 import functools
+import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_type_hints
 
 from pydantic import (
@@ -27,6 +29,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 
 from maxk import objectives
+from maxk.artifacts.digests import digest_of_text
 from maxk.artifacts.paths import at_milestone
 from maxk.objectives import Schedule, schedule
 from maxk.objectives.objective import kind_of, require_known
@@ -69,6 +72,13 @@ class Objective(Section):
     def spec(self) -> dict[str, Any]:
         """The mapping that `maxk.objectives.make` takes: the type, and the keys that differ from their defaults."""
         return self.model_dump(exclude_defaults=True, exclude={"label", "training"})
+
+    @property
+    def own_code(self) -> dict[str, str]:
+        """The digest of the module of an objective given by its import path: after an edit, it is trained again."""
+        if ":" not in self.type:
+            return {}
+        return {"code": digest_of_text(Path(inspect.getfile(self.kind)).read_text(encoding="utf-8"))}
 
     @property
     def has_schedule(self) -> bool:

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxk import estimators, statistics
 from maxk.errors import UserError
@@ -50,7 +51,7 @@ from maxk.statistics import Estimate
 DRAWS = 200
 _AGAIN = "move the file away and grade the samples again"
 ORACLE, MAJORITY, RANDOM = "oracle", "majority vote", "random"
-_NONE = -1  # no program, no vote
+NONE = -1  # no program, no vote
 
 
 @dataclass
@@ -59,8 +60,8 @@ class Problem:
 
     rewards: list[float] = field(default_factory=list)  # fraction of the tests that are not visible
     visible: list[float] = field(default_factory=list)
-    programs: list[int] = field(default_factory=list)  # equal numbers: equal programs; _NONE where there is none
-    outputs: list[int] = field(default_factory=list)  # likewise; _NONE where no test ended well
+    programs: list[int] = field(default_factory=list)  # equal numbers: equal programs; NONE where there is none
+    outputs: list[int] = field(default_factory=list)  # likewise; NONE where no test ended well
     scores: list[float] = field(default_factory=list)
 
 
@@ -145,9 +146,9 @@ def _add(problem: Problem, verdict: Mapping[str, Any], visible: int, numbers: di
     problem.visible.append(_passed(statuses[:visible]))
     problem.rewards.append(_passed(statuses[visible:]))
     program = verdict["program"]
-    problem.programs.append(_NONE if program is None else numbers.setdefault(program, len(numbers)))
+    problem.programs.append(NONE if program is None else numbers.setdefault(program, len(numbers)))
     said = tuple(output or status for output, status in zip(outputs, statuses, strict=True))
-    problem.outputs.append(numbers.setdefault(said, len(numbers)) if any(outputs) else _NONE)
+    problem.outputs.append(numbers.setdefault(said, len(numbers)) if any(outputs) else NONE)
 
 
 def _passed(statuses: Sequence[str]) -> float:
@@ -216,14 +217,14 @@ def by_vote(
     for i, k in enumerate(ks):
         places = (order[:, :k] + offsets).ravel()
         counts = np.bincount(places, minlength=draws * len(votes)).reshape(draws, -1).astype(np.float64)
-        counts[:, votes == _NONE] = 0
+        counts[:, votes == NONE] = 0
         winner = np.argmax(counts + rng.random(counts.shape) / 2, axis=1)
         found[i] = np.where(counts.max(axis=1) > 0, means[winner], 0.0).mean()
     return found
 
 
-def distinct(numbers: Sequence[int], ks: Sequence[int]) -> Floats:
-    """Expected number of distinct values among k of n, where _NONE is no value: [ks], exact."""
+def distinct(numbers: Sequence[int] | NDArray[np.int64], ks: Sequence[int]) -> Floats:
+    """Expected number of distinct values among k of n, where NONE is no value: [ks], exact."""
     values, counts = np.unique(numbers, return_counts=True)
-    counts = counts[values != _NONE]
+    counts = counts[values != NONE]
     return np.asarray(estimators.pass_at_k(len(numbers), counts[:, np.newaxis], np.asarray(ks)).sum(axis=0))

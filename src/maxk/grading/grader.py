@@ -27,7 +27,16 @@ from maxk.grading.inputs import Inputs
 from maxk.grading.keys import Keys, grader_version
 from maxk.grading.planning import plan
 from maxk.grading.pool import CHECKER, KINDS, NUMPY, PLAIN, Check, Job, Run, Server
-from maxk.grading.sandbox import CHOICES, OFF, TIERS, SandboxUnavailable, StartError, low_limits, numpy_folder
+from maxk.grading.sandbox import (
+    CHOICES,
+    OFF,
+    TIERS,
+    SandboxUnavailable,
+    StartError,
+    low_limits,
+    numpy_folder,
+    require_room,
+)
 from maxk.grading.sharing import Packs
 from maxk.grading.verdicts import (
     CHECKER_LIMITS,
@@ -173,13 +182,16 @@ class Grader:
         tests = [("2 3\n", "5\n"), ("10 -4\n", "6\n")]
         good = "import sys\na, b = map(int, sys.stdin.read().split())\nprint(a + b)\n"
         bad = ["print(5)\n", "raise SystemExit(1)\n", "print(sum(map(int, input().split())) + 1)\n"]
-        cache, self.cache = self.cache, None
+        cache, stats = self.cache, self.stats
+        self.cache, self.stats = None, Stats()  # these programs are none of the caller's
         try:
             rewards = [verdict.reward for verdict in self.grade([(good, tests), *((b, tests) for b in bad)])]
         finally:
-            self.cache = cache
+            self.cache, self.stats = cache, stats
         if rewards[0] != 1.0 or rewards[2:] != [0.0, 0.0] or rewards[1] != 0.5:
-            raise UserError(f"the grader's canary failed: rewards {rewards} on tier {self.tier}; nothing was graded")
+            raise UserError(
+                f"the grader's canary failed: rewards {rewards} on tier {self.tier}{low_limits()}; nothing was graded"
+            )
 
     # servers
 
@@ -340,6 +352,7 @@ class _Grading:
             numpy = "numpy" in submission.program and numpy_folder() is not None
             how = plan(submission.program, share=self.grader.mode == "auto" and not numpy)
             limits, kind = submission.limits or self.grader.limits, NUMPY if numpy else PLAIN
+            require_room(limits)
             job = Job(submission, limits, key, [index], kind, how, problem=self.keys.of_tests(submission.tests))
             job.statuses = [RUNTIME_ERROR if how.broken else HARNESS_ERROR] * len(submission.tests)
             job.cpu_s = [0.0] * len(submission.tests)
@@ -569,7 +582,9 @@ def _trusted(checker: Checker, stdin: str, expected: str, output: bytes) -> bool
 
 def _unavailable(reasons: dict[str, str]) -> str:
     said = "; ".join(f"{tier}: {reason}" for tier, reason in reasons.items())
+    if low := low_limits():
+        return f"no sandbox works here ({said}{low}): raise the limits of this shell"
     return (
-        f"no sandbox works here ({said}{low_limits()}). Install bubblewrap and libseccomp2 and allow user namespaces, "
+        f"no sandbox works here ({said}). Install bubblewrap and libseccomp2 and allow user namespaces, "
         "or use Linux 5.13 or newer with Landlock; to run untrusted programs without any isolation, set sandbox: off"
     )

@@ -18,6 +18,7 @@ import functools
 import importlib.machinery
 import importlib.util
 import marshal
+import math
 import os
 import resource
 import shutil
@@ -32,6 +33,7 @@ from typing import Any
 from maxk.errors import UserError
 from maxk.grading import seccomp
 from maxk.grading.confined.wire import READY
+from maxk.grading.verdicts import Limits
 
 TIERS = ("bubblewrap", "landlock", "seccomp")
 OFF = "off"
@@ -67,7 +69,14 @@ _PRELOAD_WITHOUT_FILES = """
 """.split()
 
 
-_ENOUGH = {"n": ("NOFILE", 64), "u": ("NPROC", 16), "i": ("SIGPENDING", 64), "v": ("AS", 1 << 30)}  # by ulimit's letter
+_ENOUGH = {  # by ulimit's letter
+    "n": ("NOFILE", 64),
+    "u": ("NPROC", 16),
+    "i": ("SIGPENDING", 64),
+    "v": ("AS", 1 << 30),
+    "f": ("FSIZE", 1 << 20),
+}
+_ADDRESS_SPACE = 640 << 20  # of the interpreter, and of a program's stacks, beside its memory limit
 
 
 class SandboxUnavailable(UserError):
@@ -83,6 +92,25 @@ def low_limits() -> str:
     soft = {letter: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for letter, (name, _) in _ENOUGH.items()}
     low = [f"ulimit -{letter}" for letter, (_, enough) in _ENOUGH.items() if 0 <= soft[letter] < enough]
     return f"; too low, perhaps: {', '.join(low)}" if low else ""
+
+
+@functools.cache
+def require_room(limits: Limits) -> None:
+    """Raises UserError if this process inherited a hard limit below what programs may use: it would decide verdicts."""
+    cpu_s = math.ceil(1.5 * (2 * limits.cpu_s + limits.total)) + 2  # of a child that runs several programs
+    needs = [
+        ("v", "KiB", resource.RLIMIT_AS, ((limits.memory_mb << 20) + _ADDRESS_SPACE) >> 10, f"{limits.memory_mb} MB"),
+        ("f", "KiB", resource.RLIMIT_FSIZE, (limits.output_bytes >> 10) + 1, f"{limits.output_bytes} bytes of output"),
+        ("t", "s", resource.RLIMIT_CPU, cpu_s, f"{limits.cpu_s:g} CPU seconds"),
+    ]
+    for letter, unit, kind, need, allowed in needs:
+        hard = resource.getrlimit(kind)[1]
+        has = hard >> 10 if unit == "KiB" else hard
+        if hard != resource.RLIM_INFINITY and has < need:
+            raise UserError(
+                f"programs may use {allowed}, for which ulimit -{letter} must be {need} {unit} or more; this shell has "
+                f"{has} (hard limit): raise it, or allow programs less"
+            )
 
 
 class ServerProcess:

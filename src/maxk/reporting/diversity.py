@@ -7,9 +7,13 @@
   trained policies with one another.
 - The k from which a policy is above GRPO, with its interval (`maxk.statistics.crossing`), from all k up to n; infinite
   if it is not above at n.
+- Distinct programs and distinct outputs among k samples, as expectations for every k of `report.ks`
+  (`maxk.evaluation.clusters`): many programs with few outputs differ in spelling only.
 - Best-of-headline_k by an imperfect verifier: chosen by a problem's first test, judged by all others
-  (`maxk.estimators.selected_at_k`). Blank where the verdicts are no longer there, or a problem has a single test;
-  verdicts other than those that were scored are refused.
+  (`maxk.estimators.selected_at_k`). Blank where a problem has a single test.
+
+The last two come from verdicts. They are blank where these are no longer there, or older than the columns that are
+needed; verdicts other than those that were scored are refused.
 
 Numbers of several training seeds are means over them.
 
@@ -19,12 +23,14 @@ Numbers of several training seeds are means over them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from maxk import statistics
 from maxk.artifacts import files, records
@@ -32,6 +38,7 @@ from maxk.artifacts.paths import BASE, policy_name
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.estimators import max_at_k, selected_at_k
+from maxk.evaluation.clusters import distinct_outputs, distinct_programs
 from maxk.evaluation.first_test import by_first_test
 from maxk.reporting import estimates, markdown
 from maxk.reporting.load import Cell, Scores
@@ -44,16 +51,19 @@ _COLUMNS = (
     *(f"{what}_{split}" for split in SPLITS for what in ("problems", "max")),
     *("crossing", "crossing_low", "crossing_high", "selected"),
 )
+DISTINCT = ("programs", "outputs")
 
 
 def table(scores: Scores, config: Config) -> pd.DataFrame:
     """One row per policy and dataset that has scores."""
-    return pd.DataFrame(_rows(scores, config), columns=_COLUMNS)
+    distinct = [f"{what}_at_{k}" for what in DISTINCT for k in config.report.ks]
+    return pd.DataFrame(_rows(scores, config), columns=[*_COLUMNS, *distinct])
 
 
 def _rows(scores: Scores, config: Config) -> Iterator[dict[str, Any]]:
     grpo = estimates.roles(config).grpo
     for (row, dataset), cell in scores.cells.items():
+        verdicts = _verdicts(row, dataset, cell, config)
         base, reference = scores.cells.get((BASE, dataset)), scores.cells.get((str(grpo), dataset))
         yield {
             "policy": row,
@@ -64,7 +74,8 @@ def _rows(scores: Scores, config: Config) -> Iterator[dict[str, Any]]:
             **solved(cell.rewards, base.rewards if base else None),
             **(by_difficulty(cell.rewards, base.rewards, config.report.headline_k) if base else {}),
             **(_crossing(cell.rewards, reference.rewards, config) if reference and row not in (BASE, grpo) else {}),
-            "selected": _selected(row, dataset, cell, config),
+            "selected": _selected(verdicts, config),
+            **_distinct(verdicts, config),
         }
 
 
@@ -96,18 +107,36 @@ def _crossing(rewards: Floats, reference: Floats, config: Config) -> dict[str, f
     return {"crossing": at, "crossing_low": low, "crossing_high": high}
 
 
-def _selected(row: str, dataset: str, cell: Cell, config: Config) -> float | None:
-    """Mean over seeds and problems, from the verdicts; None where they are absent or do not suffice."""
+def _selected(verdicts: Sequence[pa.Table], config: Config) -> float | None:
+    """Mean over seeds and problems; None without verdicts, or if they do not suffice."""
+    parts = [by_first_test(table, config.sampling.n) for table in verdicts]
+    means = [selected_at_k(*one, config.report.headline_k) for one in parts if one is not None]
+    return float(np.concatenate(means).mean()) if means and len(means) == len(parts) else None
+
+
+def _distinct(verdicts: Sequence[pa.Table], config: Config) -> dict[str, float]:
+    """Means over seeds and problems by column; empty without verdicts, or if they are older."""
+    if not verdicts or any("outputs" not in table.column_names for table in verdicts):
+        return {}
+    n, ks = config.sampling.n, config.report.ks
+    each = zip(DISTINCT, (distinct_programs, distinct_outputs), strict=True)
+    means = {what: np.concatenate([count(table, n, ks) for table in verdicts]).mean(axis=0) for what, count in each}
+    return {f"{what}_at_{k}": float(value) for what in DISTINCT for k, value in zip(ks, means[what], strict=True)}
+
+
+def _verdicts(row: str, dataset: str, cell: Cell, config: Config) -> list[pa.Table]:
+    """The verdicts that were scored, one table per seed; none if any file is no longer there."""
     policies = [policy_name(row, seed) for seed in cell.seeds] or [row]
     each = [scored_verdicts(config, policy, dataset) for policy in policies]
-    paths = [path for part in each for path in part]
-    if not all(each) or not all(Path(path).exists() for path in paths):
-        return None
-    parts = [by_first_test(files.read_table(path, records.VERDICT), config.sampling.n) for path in paths]
-    if any(one is None for one in parts):
-        return None
-    means = [selected_at_k(*one, config.report.headline_k) for one in parts if one is not None]
-    return float(np.concatenate(means).mean())
+    if not all(each) or not all(Path(path).exists() for paths in each for path in paths):
+        return []
+    return [pa.concat_tables(map(_read, paths), promote_options="default") for paths in each]
+
+
+def _read(path: str) -> pa.Table:
+    """A shard of verdicts, with programs and outputs unless it is older than these columns."""
+    names = pq.read_schema(path).names
+    return files.read_table(path, records.VERDICT_AND_OUTPUTS if "outputs" in names else records.VERDICT)
 
 
 def scored_verdicts(config: Config, policy: str, dataset: str) -> list[str]:
@@ -123,26 +152,47 @@ def scored_verdicts(config: Config, policy: str, dataset: str) -> list[str]:
     return found
 
 
+def outputs_by_k(config: Config) -> pd.DataFrame:
+    """Expected distinct outputs from diversity.csv, one row per policy, dataset and k. Raises UserError without it."""
+    path = config.layout.table("diversity")
+    if not Path(path).exists():
+        raise UserError(f"{path}: no such file; run `maxk table diversity`")
+    frame = pd.read_csv(path)
+    columns = {f"outputs_at_{k}": k for k in ks_of(frame)}
+    long = frame.rename(columns=columns).melt(["policy", "dataset"], list(columns.values()), "k", "mean")
+    return long.dropna().astype({"k": int})
+
+
 # ---------------------------------------------------------------------------------------------------- Markdown
 def to_markdown(frame: pd.DataFrame) -> str:
     """One table for readers, datasets one below the other."""
+    k = ks_of(frame)[-1]
     header = ["policy", "dataset", "solved", "lost", "gained", *(f"max: {split}" for split in SPLITS)]
     lines = ["**Diversity: problems solved, and where policies differ**", ""]
+    header += [f"programs among {k}", f"outputs among {k}"]
     lines += markdown.head([*header, "above GRPO from k", "chosen by one test"], words=2)
-    lines += [markdown.row(_cells(row)) for row in estimates.records(frame)]
+    lines += [markdown.row(_cells(row, k)) for row in estimates.records(frame)]
     notes = [
         "Solved: problems with a full pass among all samples; lost and gained against the base model. max: on problems "
         "that the base model never, rarely (below 10 % of its samples) and often solves; the base model's own means "
-        "are affected by this selection. Above GRPO from k: with its interval; never: not up to the number of samples. "
-        "Chosen by one test: the other tests' reward of the sample that is chosen by the first. Means over seeds.",
+        "are affected by this selection. Programs and outputs: expected numbers of distinct ones, where a program's "
+        "outputs are those on all tests; a program without output counts as none. Above GRPO from k: with its "
+        "interval; never: not up to the number of samples. Chosen by one test: the other tests' reward of the sample "
+        "that is chosen by the first. Means over seeds.",
     ]
     return markdown.below(lines, notes)
 
 
-def _cells(row: dict[str, Any]) -> Iterator[str]:
+def ks_of(frame: pd.DataFrame) -> list[int]:
+    """The k of the columns of distinct outputs."""
+    return sorted(int(str(name).removeprefix("outputs_at_")) for name in frame if str(name).startswith("outputs_at_"))
+
+
+def _cells(row: dict[str, Any], k: int) -> Iterator[str]:
     yield from (markdown.escape(row["label"]), markdown.escape(row["dataset"]))
     yield from (_number(row[key], "g") for key in ("solved", "lost", "gained"))
     yield from (_number(row[f"max_{split}"], ".3f") for split in SPLITS)
+    yield from (_number(row[f"{what}_at_{k}"], ".1f") for what in DISTINCT)
     low, at, high = (_k(row[key]) for key in ("crossing_low", "crossing", "crossing_high"))
     yield "–" if pd.isna(row["crossing"]) else f"{at} [{low}, {high}]"
     yield _number(row["selected"], ".3f")

@@ -326,6 +326,35 @@ def figure2(given: Inputs) -> matplotlib.figure.Figure:
     return made
 
 
+# ------------------------------------------------------------------------------------------------------------ clusters
+@figure(
+    "Distinct outputs among k samples",
+    "How many different outputs k samples of a problem have, mean over problems and training seeds (diversity.csv). "
+    "Programs count as the same if they print the same on all tests; one that prints nothing does not count. A line "
+    "that bends early means that further samples repeat earlier answers.",
+)
+def clusters(given: Inputs) -> matplotlib.figure.Figure:
+    from maxk.reporting import diversity, style
+
+    data, titles = _in_places(given, diversity.outputs_by_k(given.config), "dataset")
+    if data.empty:
+        return style.message("No verdicts with outputs: remove results/…/verdicts and run again.")
+    columns = min(len(titles), 3)
+    grid = style.curves(
+        data,
+        given.looks,
+        "k",
+        bands=False,
+        col="dataset",
+        col_order=titles,
+        col_wrap=columns,
+        height=2.1,
+        aspect=WIDTH / columns / 2.4,
+        facet_kws={"sharey": False},
+    )
+    return _against_k(given, grid, "distinct outputs", data)
+
+
 # ------------------------------------------------------------------------------------------------------------ training
 _OVER_TRAINING = (
     "Lines are smoothed over a twentieth of the run and averaged over training seeds; bands are the range of the seeds."

@@ -51,10 +51,9 @@ def _interval(low: float, high: float, sign: str = "") -> str:
 
 def _crossed(one: Crossing) -> str:
     upper, lower = markdown.escape(one.upper), markdown.escape(one.lower)
-    never = f"never up to {one.largest}"
-    low, high = (never if end is None else str(end) for end in (one.low, one.high))
-    where = f"is above {lower} from k = {one.k} on" if one.k else f"is above {lower} {never}"
-    return f"{one.metric}@k: {upper} {where}; the data allow {low if low == high else f'{low} to {high}'}"
+    low, high = (f"no k up to {one.largest}" if end is None else f"k = {end}" for end in (one.low, one.high))
+    where = f"overtakes {lower} at k = {one.k}" if one.k else f"overtakes {lower} at no k up to {one.largest}"
+    return f"{one.metric}@k: {upper} {where} ({f'interval: {low}' if low == high else f'interval: {low} to {high}'})"
 
 
 def _solved(one: Solved) -> str:

@@ -245,7 +245,8 @@ DIVERSITY = DataTable(
     "diversity",
     "What training did to the spread of answers",
     "Problems solved by any sample, and those lost and gained by training; max@k by how often the base model solves a "
-    "problem; from which k a policy is above GRPO, with its interval; and the reward when one test chooses.",
+    "problem; distinct programs and distinct outputs among k samples; from which k a policy is above GRPO, with its "
+    "interval; and the reward when one test chooses.",
     _of("diversity", "table"),
     _of("diversity", "to_markdown"),
 )

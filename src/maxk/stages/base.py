@@ -70,7 +70,7 @@ def _identity(config: Config, model: str, revision: str | None) -> str:
     """Identifies weights that the settings do not determine: a digest of a folder, or the commit from the hub."""
     if isinstance(config.base, PretrainedBase):
         return "pretrained"
-    return models.digest(model, config.layout.weights) or str(revision)
+    return models.digest(model, config.layout.input_digests) or str(revision)
 
 
 def _reachable(base: HubBase) -> str | None:

@@ -15,6 +15,7 @@ import contextlib
 import importlib.util
 import os
 import platform
+import pwd
 import shutil
 import tomllib
 import urllib.error
@@ -137,11 +138,20 @@ def check_vllm(gpu: bool) -> Check:
 # -------------------------------------------------------------------------------------------------------- the software
 def software_checks(config: Config) -> Iterator[Check]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    yield check_user()
     yield check_python(project["requires-python"])
     yield check_packages(locked(project))
     yield check_sandbox(config)
     yield check_tracking(config)
     yield from map(check_reporter, config.tracking.report_to)
+
+
+def check_user() -> Check:
+    """Snakemake asks for the user's name, and ends in a traceback without one (`maxk` and `make` give it one)."""
+    try:
+        return Check("user", pwd.getpwuid(os.getuid()).pw_name)
+    except KeyError:
+        return Check("user", f"{os.getuid()}, an id without an account", fix="export LOGNAME=$(id -u)")
 
 
 def check_python(required: str) -> Check:

@@ -298,7 +298,7 @@ def _journals(config: Config, policy: Policy) -> tuple[Journal, Journal]:
 
 def _weights(config: Config, policy: Policy) -> str:
     """Identifies the weights: a digest of the model's files, or the commit on the hub."""
-    weights = models.digest(policy.model, config.layout.weights) or str(policy.revision)
+    weights = models.digest(policy.model, config.layout.input_digests) or str(policy.revision)
     if policy.lineage.get("weights", "pretrained") not in ("pretrained", weights):
         raise UserError(f"{policy.model}: not the files that `maxk base` recorded; run `maxk base` again")
     return weights

@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> None:
     if not where["enabled"]:
         raise UserError("tracking.enabled is false: nothing was tracked; set it to true and run again")
     uri, local = server.address_of(where), f"http://127.0.0.1:{args.port}"
+    server.relocate(config, uri)
     remote = server.is_server(uri)
     print(f"{page.link(where['uri'] if remote else local, where['experiment_id'])}  (Ctrl-C stops)", flush=True)
     with contextlib.nullcontext() if remote else serving(uri, args.port) as process:

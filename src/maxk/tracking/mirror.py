@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,10 @@ from maxk.tracking import jobs, page, server
 _BATCH = 1000  # metrics that MLflow takes at once
 
 
+class Deleted(UserError):
+    """The experiment was deleted in MLflow, which keeps its name taken."""
+
+
 def start(config: Config) -> None:
     """Creates the experiment and its run, or continues those of `tracking.json`. Raises UserError if MLflow fails."""
     path = config.layout.tracking
@@ -34,13 +39,16 @@ def start(config: Config) -> None:
         files.write_json(path, {"enabled": False})
         return
     uri = server.address(config)
-    where = {"enabled": True, "uri": server.without_secrets(uri)}
+    where = {"enabled": True, "uri": server.without_secrets(uri), "folder": _folder(config, uri)}
     try:
         server.make(uri)
+        server.relocate(config, uri)
         client = server.client(uri)
         where["experiment_id"] = _experiment(client, config, uri)
         before = files.read_json(path) if Path(path).exists() else {}
         files.write_json(path, where | _run_and_sent(client, config, where, before))
+    except Deleted:
+        raise
     except Exception as error:
         raise UserError(
             f"tracking: MLflow at {where['uri']} cannot start ({server.reason(error)}); fix MLFLOW_TRACKING_URI or set "
@@ -49,21 +57,36 @@ def start(config: Config) -> None:
     _send_and_end(config, None)  # events that an earlier run left
 
 
+def _folder(config: Config, uri: str) -> str | None:
+    """The experiment's folder, by which a copy is told from its original; None for a database that is copied too."""
+    return None if uri == server.own(config) else str(Path(config.layout.root).absolute())
+
+
 def _experiment(client: Any, config: Config, uri: str) -> str:
-    name = f"maxk-{config.name}"
+    """Finds or creates the experiment. Raises Deleted."""
+    name, artifacts = server.experiment_name(config), server.artifacts_of(config, uri)
     found = client.get_experiment_by_name(name)
-    experiment_id = str(
-        found.experiment_id if found else client.create_experiment(name, server.artifacts_of(config, uri))
-    )
+    if found and artifacts not in (None, found.artifact_location):  # another folder's: its files would go there
+        name = f"{name} in {_folder(config, uri)}"
+        found = client.get_experiment_by_name(name)
+    if found and found.lifecycle_stage == "deleted":
+        command = f"mlflow experiments restore --experiment-id {found.experiment_id}"
+        raise Deleted(
+            f"tracking: the experiment {name!r} was deleted in MLflow; restore it: MLFLOW_TRACKING_URI="
+            f"{shlex.quote(server.without_secrets(uri))} {command}"
+        )
+    experiment_id = str(found.experiment_id if found else client.create_experiment(name, artifacts))
     for tag, value in page.tags(config).items():
         client.set_experiment_tag(experiment_id, tag, value)
     return experiment_id
 
 
 def _run_and_sent(client: Any, config: Config, where: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """The experiment's run, and what was sent: nothing yet, if this MLflow does not know the earlier run."""
+    """The experiment's run, and what was sent: nothing yet, if MLflow does not know the earlier run or a copy of this
+    folder goes on with it.
+    """
     found: dict[str, Any] = {}
-    if all(before.get(key) == where[key] for key in ("uri", "experiment_id")):
+    if all(before.get(key) == where[key] for key in ("uri", "experiment_id", "folder")):
         with contextlib.suppress(Exception):  # the run was deleted
             client.update_run(before["run_id"], status="RUNNING")
             found = {"run_id": before["run_id"], "sent": before["sent"]}
@@ -89,7 +112,7 @@ def _send_and_end(config: Config, status: str | None) -> None:
             client = server.client(server.address_of(where))
             for entry in where["sent"].values():
                 if entry.get("status") == "RUNNING":
-                    client.set_terminated(entry["run_id"], "KILLED")
+                    _refused(client, where, partial(client.set_terminated, entry["run_id"], "KILLED"))  # it was deleted
                     entry["status"] = "KILLED"
             if status is not None:
                 client.set_terminated(where["run_id"], status)
@@ -116,35 +139,43 @@ def send(config: Config) -> None:
         for path in sorted(folder.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime):
             job = path.relative_to(folder).with_suffix("").as_posix()
             own = {"run_id": where["run_id"]} if job == "experiment" else {}
-            _send_job(client, where, where["sent"].setdefault(job, {"bytes": 0, **own}), path)
+            refused = _send_job(client, where, where["sent"].setdefault(job, {"bytes": 0, **own}), path)
+            if refused:
+                print(f"tracking: {job}: MLflow refused {len(refused)} events ({refused[0]})", file=sys.stderr)
 
 
-def _send_job(client: Any, where: Mapping[str, Any], entry: dict[str, Any], path: Path) -> None:
-    """Sends the lines of a job after those already sent; `entry` is the job's part of `tracking.json`."""
+def _send_job(client: Any, where: Mapping[str, Any], entry: dict[str, Any], path: Path) -> list[str]:
+    """Sends the lines of a job after those already sent; returns why events were refused.
+
+    `entry` is the job's part of `tracking.json`.
+    """
     with path.open("rb") as handle:
         handle.seek(entry["bytes"])
         lines = handle.read()
     lines = lines[: lines.rfind(b"\n") + 1]
     metrics: dict[str, list[Any]] = defaultdict(list)
+    refused: list[str] = []
     for event in _parsed(lines):
         if event["kind"] == "metrics":
             metrics[entry["run_id"]] += _metrics(event)
         else:
-            _unless_refused(client, where, partial(_send_event, client, where, entry, event))
+            refused += _refused(client, where, partial(_send_event, client, where, entry, event))
     for run_id, points in metrics.items():
         for first in range(0, len(points), _BATCH):
             batch = points[first : first + _BATCH]
-            _unless_refused(client, where, partial(client.log_batch, run_id, metrics=batch))
+            refused += _refused(client, where, partial(client.log_batch, run_id, metrics=batch))
     entry["bytes"] += len(lines)
+    return refused
 
 
-def _unless_refused(client: Any, where: Mapping[str, Any], call: Callable[[], None]) -> None:
-    """Reports a call that MLflow refuses; raises if it does not respond."""
+def _refused(client: Any, where: Mapping[str, Any], call: Callable[[], None]) -> list[str]:
+    """Why MLflow refuses a call; empty if it does not. Raises if it does not respond."""
     try:
         call()
     except Exception as error:
         client.get_run(where["run_id"])
-        print(f"tracking: an event was refused ({server.reason(error)})", file=sys.stderr)
+        return [server.reason(error)]
+    return []
 
 
 def _parsed(lines: bytes) -> Iterator[dict[str, Any]]:

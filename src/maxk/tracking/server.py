@@ -7,9 +7,11 @@ and password from `MLFLOW_TRACKING_USERNAME` and `MLFLOW_TRACKING_PASSWORD`, or 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,12 @@ _SECRETS = (
 
 def address(config: Config) -> str:
     """The URI with its password, for MLflow only."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{config.layout.root}/mlflow.db"
+    return os.environ.get("MLFLOW_TRACKING_URI") or own(config)
+
+
+def own(config: Config) -> str:
+    """The URI of the database in the experiment's folder."""
+    return f"sqlite:///{config.layout.root}/mlflow.db"
 
 
 def address_of(where: Mapping[str, Any]) -> str:
@@ -56,6 +63,28 @@ def is_server(uri: str) -> bool:
 def artifacts_of(config: Config, uri: str) -> str | None:
     """Artifact location: for a server its own (None), for a database the experiment's folder."""
     return None if is_server(uri) else (Path(config.layout.root) / "mlartifacts").absolute().as_uri()
+
+
+def relocate(config: Config, uri: str) -> None:
+    """Sends artifacts of the folder's own database to this folder: MLflow stores absolute paths, which a copied or
+    moved folder takes along.
+    """
+    if uri != own(config) or _missing_database(uri):
+        return
+    here = artifacts_of(config, uri)
+    with contextlib.closing(sqlite3.connect(uri.removeprefix("sqlite:///"), timeout=30)) as database, database:
+        stored = "SELECT artifact_location FROM experiments WHERE name = ? AND artifact_location <> ?"
+        for (there,) in database.execute(stored, (experiment_name(config), here)).fetchall():
+            database.execute(
+                "UPDATE experiments SET artifact_location = ?1 WHERE artifact_location = ?2", (here, there)
+            )
+            runs = "UPDATE runs SET artifact_uri = ?1 || substr(artifact_uri, length(?2) + 1)"
+            database.execute(f"{runs} WHERE substr(artifact_uri, 1, length(?2)) = ?2", (here, there))
+
+
+def experiment_name(config: Config) -> str:
+    """The name of the experiment in MLflow."""
+    return f"maxk-{config.name}"
 
 
 def client(uri: str) -> Any:

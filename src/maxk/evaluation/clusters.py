@@ -1,0 +1,46 @@
+"""Distinct programs and outputs among k samples of a problem, from the complete verdicts of one policy.
+
+Programs are compared by their text, outputs on all tests by their digests; where a test left no output, its status
+takes the place. A sample without a program, or whose program printed on no test, counts as none
+(`maxk.evaluation.selection`, which reads other files in the same way).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from maxk.estimators import Floats
+from maxk.evaluation.selection import NONE, distinct
+
+Integers = NDArray[np.int64]
+
+
+def distinct_programs(verdicts: pa.Table, n: int, ks: Sequence[int]) -> Floats:
+    """Expected number of distinct programs among k of a problem's n samples: [problems, ks], exact."""
+    return _distinct(_by_problem(verdicts)["program"].combine_chunks(), n, ks)
+
+
+def distinct_outputs(verdicts: pa.Table, n: int, ks: Sequence[int]) -> Floats:
+    """Expected number of distinct outputs (clusters) among k of a problem's n samples: [problems, ks], exact."""
+    ordered = _by_problem(verdicts)
+    outputs, statuses = (ordered[name].combine_chunks() for name in ("outputs", "statuses"))
+    flat = pc.list_flatten(outputs)
+    said = pc.if_else(pc.equal(flat, ""), pc.list_flatten(statuses), flat)
+    joined = pc.binary_join(pa.ListArray.from_arrays(outputs.offsets, said), " ")
+    printed = pc.not_equal(pc.binary_join(outputs, ""), "")
+    return _distinct(pc.if_else(printed, joined, pa.scalar(None, pa.string())), n, ks)
+
+
+def _by_problem(verdicts: pa.Table) -> pa.Table:
+    return verdicts.sort_by([("problem_id", "ascending"), ("sample_index", "ascending")])
+
+
+def _distinct(values: pa.Array, n: int, ks: Sequence[int]) -> Floats:
+    """values: of all samples, problem by problem; null is none."""
+    codes = pc.fill_null(values.dictionary_encode().indices, NONE).to_numpy(zero_copy_only=False)
+    return np.array([distinct(row, ks) for row in codes.reshape(-1, n)]).reshape(-1, len(ks))
