@@ -93,16 +93,25 @@ def section(type_: str) -> type[Objective]:
     Raises ValueError for an unknown type.
     """
     kind = kind_of(type_)
-    annotations, descriptions = get_type_hints(kind), _descriptions(kind)
+    annotations = get_type_hints(kind)
     keys: dict[str, Any] = {"type": (Literal[type_], ...)}
     keys |= {
         field.name: (
             annotations[field.name],
-            Field(... if field.default is MISSING else field.default, description=descriptions.get(field.name)),
+            Field(
+                ... if field.default is MISSING else field.default,
+                json_schema_extra=functools.partial(_describe, kind, field.name),
+            ),
         )
         for field in fields(kind)
     }
     return create_model(kind.__name__, __base__=Objective, __doc__=kind.__doc__, **keys)
+
+
+def _describe(kind: type, name: str, node: dict[str, Any]) -> None:
+    """Adds a field's docstring to its JSON schema. Only then: it is found by parsing source, which takes long."""
+    if (text := _descriptions(kind).get(name)) is not None:
+        node["description"] = text
 
 
 def _descriptions(kind: type) -> dict[str, str]:

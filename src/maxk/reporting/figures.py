@@ -216,7 +216,7 @@ def max_at_k_grid(given: Inputs) -> matplotlib.figure.Figure:
     drawn, axes = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained")
     style.log2_axis([axes[0, 0]], given.scores.ks, sparse=True)
     for ax in axes.flat:  # else every line moves the shared limits of all panels, which takes a minute
-        ax.set_autoscaley_on(False)
+        ax.set_autoscale_on(False)
     for policy, row in zip(policies, axes, strict=True):
         for title, ax in zip(titles, row, strict=True):
             for one in dict.fromkeys([BASE, policy]):
@@ -226,7 +226,7 @@ def max_at_k_grid(given: Inputs) -> matplotlib.figure.Figure:
         row[-1].annotate(given.scores.labels[policy], (1.05, 0.5), xycoords="axes fraction", va="center", fontsize=7)
     for title, ax in zip(titles, axes[0], strict=True):
         ax.set_title(title, fontsize=7)
-    axes[0, 0].autoscale(axis="y")
+    axes[0, 0].autoscale()
     drawn.supxlabel("k (samples drawn)", fontsize=8)
     drawn.supylabel("max@k", fontsize=8)
     return drawn

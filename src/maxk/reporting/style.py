@@ -117,7 +117,8 @@ def applied() -> Iterator[None]:
 
 def save(figure: Figure, paths: Iterable[str]) -> None:
     """Writes a figure atomically, without dates, so that the same numbers give the same bytes."""
-    figure.draw_without_rendering()
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)
     figure.set_layout_engine("none")  # the layout is final; each file would compute it again
     for path in paths:
         suffix = path.rsplit(".", 1)[1]
