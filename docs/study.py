@@ -8,7 +8,6 @@ experiment, whose answers are those of the `rules` in its config. No number is w
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -79,22 +78,21 @@ def _introduction(config: Config) -> str:
 
 
 def _main(root: Path) -> Iterator[str]:
-    """The summary with the main figures after its table."""
+    """The summary, with figures and further tables below its table."""
     text = (root / "summary.md").read_text(encoding="utf-8").partition("\n")[2].strip()
-    figures = "\n\n".join(
-        f"![{title}](results-pocket/{name}.png)"
-        for name, title in (
-            ("max_at_k", "max@k against k, and the difference to the base model and to GRPO"),
-            ("differences", "Differences to the base model and to GRPO with intervals"),
-        )
-    )
-    text = re.sub(r"(?=^## Findings$)", f"{figures}\n\n", text, flags=re.MULTILINE)
-    yield text
-    yield ""
     links = ", ".join(f"[{name}](results-pocket/{name}.md)" for name in TABLES)
     data = "[statistics](results-pocket/statistics.csv), [paired tests](results-pocket/paired_tests.csv)"
-    yield f"Tables: {links}. Every k: {data}."
+    below = [
+        "![max@k against k, and the difference to the base model and to GRPO](results-pocket/max_at_k.png)",
+        "![Differences to the base model and to GRPO with intervals](results-pocket/differences.png)",
+        f"Tables: {links}. Every k: {data}. Figures: {_pictures()}.",
+    ]
+    yield text.replace("## Findings\n", "\n\n".join([*below, "## Findings\n"]), 1)
     yield ""
+
+
+def _pictures() -> str:
+    return ", ".join(f"[{name}](results-pocket/{name}.png)" for name in FIGURES[2:])
 
 
 def _experiments(root: Path, config: Config) -> Iterator[str]:

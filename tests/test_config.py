@@ -104,6 +104,18 @@ FAULTS = {
     "system without chat": ({"prompt": {"system": "be brief"}}, ["prompt", "chat"]),
     "name with a slash": ({"name": "a/b"}, ["name", "'a/b'"]),
     "objective named base": ({"objectives": {"base": {"type": "grpo"}}}, ["objectives.base"]),
+    "entropy of no objective": (
+        {"objectives": {"a": {"type": "grpo", "training": {"entropy_bonus": {"like": "b"}}}}},
+        ["objectives.a.training.entropy_bonus.like", "'b'"],
+    ),
+    "entropy of a training that follows itself": (
+        {"objectives": {"a": {"type": "grpo", "training": {"entropy_bonus": {"like": "a"}}}}},
+        ["objectives.a.training.entropy_bonus.like", "'a'", "follows another"],
+    ),
+    "entropy to follow and to hold": (
+        {"training": {"entropy_bonus": {"like": "grpo", "target": 0.3}}},
+        ["training.entropy_bonus", "leave both out"],
+    ),
     "heads do not divide": (
         {"base": {"source": "pretrain", "architecture": {"hidden_size": 30, "heads": 4}}},
         ["base.architecture", "hidden_size=30"],

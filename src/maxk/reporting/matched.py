@@ -275,8 +275,8 @@ def _draw(ax: Axes, findings: Findings, looks: Mapping[str, style.Look], axis: s
         look = looks[course.policy]
         found = [statistics.mean(values) for values in course.values[quantity]]
         at = course.at[axis].mean(axis=0)
-        lows, highs = zip(*(one.interval(findings.config.report.confidence) for one in found), strict=True)
-        ax.vlines(at, lows, highs, color=look.colour, linewidth=0.7, alpha=0.6)
+        ends = np.clip([one.interval(findings.config.report.confidence) for one in found], 0, 1)
+        ax.vlines(at, *ends.T, color=look.colour, linewidth=0.7, alpha=0.6)
         label = findings.scores.labels[course.policy]
         ax.plot(at, [one.value for one in found], label=label, **look.line)
     if axis in findings.levels:
