@@ -104,7 +104,7 @@ def test_an_objective_is_given_in_many_ways(given: Any, letters_model: str, tmp_
         ({"type": "bon_loo1", "k": 5}, "k = 5 with n = 4"),
         ({"type": "bon_loo1", "k": {"schedule": "linear", "start": 1, "end": 8}}, "k = 8 with n = 4"),
         ({"type": "bon_mean", "k": 4}, "gives no gradient for groups of 4"),
-        (lambda rewards: rewards.sum(dim=1), r"returned \[1\] for rewards \[1, 4\]"),
+        (lambda rewards: rewards.sum(dim=1), r"returned \[2\] for rewards \[2, 4\]"),
     ],
     ids=["unknown", "k above n", "schedule above n", "no gradient", "shape"],
 )
