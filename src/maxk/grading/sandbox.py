@@ -25,7 +25,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +107,17 @@ class ServerProcess:
             theirs.close()
         # A server that has already ended has written why to its standard error, which `wait_ready` reads.
         with contextlib.suppress(BrokenPipeError, ConnectionError):
-            self.send([marshal.dumps(_settings(tier, numpy))])
+            self._send_files(lambda: memory_file([marshal.dumps(_settings(tier, numpy))]), _open_proc)
 
     def send(self, *contents: Iterable[bytes]) -> None:
         """Sends memory files with these contents, of any size, as one small packet."""
+        self._send_files(*(functools.partial(memory_file, parts) for parts in contents))
+
+    def _send_files(self, *makers: Callable[[], int]) -> None:
         files: list[int] = []
         try:
-            files += map(memory_file, contents)
+            for make in makers:
+                files.append(make())
             socket.send_fds(self.socket, [b"j"], files)
         finally:
             for fd in files:
@@ -147,6 +151,11 @@ class ServerProcess:
 
     def __del__(self) -> None:
         os.close(self._stderr)
+
+
+def _open_proc() -> int:
+    """For the server, which reads its own memory map there while it starts; the sandbox may not have /proc."""
+    return os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def memory_file(parts: Iterable[bytes]) -> int:
