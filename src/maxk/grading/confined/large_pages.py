@@ -16,8 +16,10 @@ import struct
 from collections.abc import Callable, Iterator
 
 _LARGE = 2 << 20
-_SMALLEST, _LARGEST = 128 << 10, 16 << 20  # bytes of a region; smaller ones are not worth a call
-_PROTECTIONS = {"rw-p": 3, "r-xp": 5}  # private mappings, as in /proc/self/maps
+# Private mappings, as in /proc/self/maps: protection, and the smallest size worth it. Small libraries' code is not: a
+# fork does not copy entries of unchanged file pages.
+_PRIVATE = {"rw-p": (3, 128 << 10), "r-xp": (5, _LARGE)}
+_LARGEST = 16 << 20
 _NOT_MOVABLE = {"[stack]", "[vdso]"}
 _PRIVATE_ANONYMOUS, _READ_WRITE = 0x22, 3  # of mmap
 _MAY_MOVE_FIXED, _COLLAPSE = 3, 25  # of mremap, madvise
@@ -105,7 +107,7 @@ def move_to_large_pages(proc: int) -> None:
 
 
 def _read(proc: int) -> str:
-    with open(os.open("self/maps", os.O_RDONLY, dir_fd=proc)) as file:
+    with os.fdopen(os.open("self/maps", os.O_RDONLY, dir_fd=proc)) as file:
         return file.read()
 
 
@@ -114,6 +116,6 @@ def _regions(maps: str) -> Iterator[tuple[int, int, int]]:
     for line in maps.splitlines():
         span, protection, _, _, _, *names = line.split(maxsplit=5)
         start, end = (int(address, 16) for address in span.split("-"))
-        movable = protection in _PROTECTIONS and not _NOT_MOVABLE.intersection(names)
-        if movable and _SMALLEST <= end - start <= _LARGEST:
-            yield start, end, _PROTECTIONS[protection]
+        number, smallest = _PRIVATE.get(protection, (0, _LARGEST))
+        if smallest <= end - start < _LARGEST and not _NOT_MOVABLE.intersection(names):
+            yield start, end, number
