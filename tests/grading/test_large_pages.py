@@ -33,7 +33,7 @@ before = hashlib.sha256(repr(kept).encode()).hexdigest()
 
 
 def large_code():
-    """Files whose code is mapped in regions that are moved."""
+    # files whose code is mapped in regions that are moved
     found = []
     for line in open("/proc/self/maps"):
         span, protection, *_, name = line.split()

@@ -25,7 +25,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,8 @@ _PRELOAD_WITHOUT_FILES = """
 
 
 _ENOUGH = {"n": ("NOFILE", 64), "u": ("NPROC", 16), "i": ("SIGPENDING", 64), "v": ("AS", 1 << 30)}  # by ulimit's letter
+_ENOUGH_PIDS = 16
+_CGROUPS = Path("/sys/fs/cgroup")
 
 
 class SandboxUnavailable(UserError):
@@ -82,7 +84,19 @@ def low_limits() -> str:
     """Limits of this process that may keep grading processes from starting or forking, as the end of a message."""
     soft = {letter: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for letter, (name, _) in _ENOUGH.items()}
     low = [f"ulimit -{letter}" for letter, (_, enough) in _ENOUGH.items() if 0 <= soft[letter] < enough]
+    low += [f"pids.max = {most} of {folder}" for folder, most in _pids_limits() if most < _ENOUGH_PIDS]
     return f"; too low, perhaps: {', '.join(low)}" if low else ""
+
+
+def _pids_limits() -> Iterator[tuple[Path, int]]:
+    """The limits on processes of this process's control groups (version 1 or 2) and their parents."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "pids"):
+            group = _CGROUPS / controllers / path.lstrip("/")
+            for folder in (group, *group.parents):
+                with contextlib.suppress(OSError, ValueError):  # not shown here, or "max"
+                    yield folder, int((folder / "pids.max").read_text())
 
 
 class ServerProcess:
