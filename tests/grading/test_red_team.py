@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -473,6 +474,45 @@ def test_a_limit_that_is_too_low_is_named(limit: str, letter: str) -> None:
     assert f"too low, perhaps: ulimit -{letter}" in done.stderr.splitlines()[-1]
 
 
+@pytest.fixture
+def pids_group() -> Iterator[Path]:
+    """A control group of its own, whose number of processes can be limited."""
+    root = next((path for path in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")) if path.is_dir()), Path("/"))
+    group = root / f"maxk-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "pids.max").write_text("max")
+    except OSError:
+        pytest.skip("control groups cannot be made here")
+    yield group
+    group.rmdir()
+
+
+def run_in(group: Path, most: int, script: str) -> subprocess.CompletedProcess[str]:
+    (group / "pids.max").write_text(str(most))
+    enter = f"import os\nopen({str(group / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))\n"
+    command = [sys.executable, "-c", enter + script]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+
+
+def test_few_processes_allowed_by_a_control_group_are_enough(pids_group: Path) -> None:
+    """This process, a shell, a server and its child; programs that want threads besides fail by themselves."""
+    done = run_in(pids_group, 8, BESIDE_THREADS)
+    assert done.stdout.strip() == "[1.0, 1.0, 0.0, 1.0, 1.0]", done.stderr[-1500:]
+
+
+def test_a_control_group_that_allows_too_few_processes_is_named(pids_group: Path) -> None:
+    done = run_in(pids_group, 3, LOW_LIMITS)
+    assert f"too low, perhaps: pids.max = 3 of {pids_group}" in done.stderr.splitlines()[-1]
+
+
+BESIDE_THREADS = """
+from maxk.grading import Grader
+bomb = "import threading, time\\nfor _ in range(500): threading.Thread(target=time.sleep, args=(1,)).start()"
+honest = [(f"class A: pass\\nprint(input())#{i}", [("a", "a"), ("b", "b")]) for i in range(4)]
+with Grader(workers=1, sandbox="landlock") as grader:
+    print([verdict.reward for verdict in grader.grade([*honest[:2], (bomb, [("", "")]), *honest[2:]])])
+"""
 LOW_LIMITS = """
 from maxk.grading import Grader
 programs = ["print(input())", "class A: pass\\nprint(input())"]
