@@ -67,8 +67,16 @@ class _Memory:
     def move(self, start: int, end: int, protection: int) -> None:
         size = end - start
         copy = self.aligned(size)
+        self._check(copy, size, protection)
         arguments = [(copy, start, size), (copy, size, protection), (copy, size, size, _MAY_MOVE_FIXED, start)]
         self._call_in_turn(list(zip(self.chain, arguments, strict=True)))
+
+    def _check(self, at: int, size: int, protection: int) -> None:
+        """Raises OSError if memory may not be made executable here, as SELinux can demand."""
+        words = ctypes.c_long(at), ctypes.c_long(size)
+        if self.libc.mprotect(*words, protection) or self.libc.mprotect(*words, _READ_WRITE):
+            self.unmap(at, at + size)
+            raise OSError("protection refused")
 
     def _call_in_turn(self, calls: list[Call]) -> None:
         """Makes the calls without running any Python code between them."""
