@@ -66,10 +66,22 @@ def test_large_private_regions_are_chosen() -> None:
     ]
 
 
+def code_before_and_after(script: str) -> list[list[str]]:
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: list[list[str]] = json.loads(done.stdout)
+    return found
+
+
 @pytest.mark.skipif(kernel_version() < (6, 1), reason="the kernel cannot make large pages on request")
 def test_a_process_works_on_after_its_memory_has_moved() -> None:
-    done = subprocess.run([sys.executable, "-c", MOVED], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    before, after = json.loads(done.stdout)
+    before, after = code_before_and_after(MOVED)
     assert before  # the interpreter's own code
     assert after == []  # what has moved has no file
+
+
+@pytest.mark.skipif(kernel_version() < (6, 3), reason="the kernel cannot refuse it")
+def test_code_stays_where_it_may_not_be_in_anonymous_memory() -> None:
+    refuse = "import ctypes\nassert ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) == 0  # PR_SET_MDWE\n"
+    before, after = code_before_and_after(refuse + MOVED)
+    assert before == after != []
