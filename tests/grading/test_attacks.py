@@ -49,6 +49,10 @@ STATUSES = {
     "a57_false_child_signal": "violation",
     "a60_shapes_of_the_output": "output_limit",
     "a66_wait_without_time": "time_limit",
+    "a77_audit_hook_at_the_end": "runtime_error",
+    "a78_spin_at_exit": "time_limit",
+    "a82_large_pages_beyond_the_limit": "memory_limit",
+    "a83_long_system_calls": "time_limit",
 }
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -485,6 +486,48 @@ def test_a_limit_below_what_programs_may_use_is_named(limit: str, value: int, le
     assert f"for which ulimit -{letter} must be" in done.stderr.splitlines()[-1]
 
 
+@pytest.fixture
+def pids_group() -> Iterator[Path]:
+    """A control group of its own, whose number of processes can be limited."""
+    root = next((path for path in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")) if path.is_dir()), Path("/"))
+    group = root / f"maxk-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("control groups cannot be made here")
+    try:
+        if not (group / "pids.max").exists():
+            pytest.skip("control groups do not limit processes here")
+        yield group
+    finally:
+        group.rmdir()
+
+
+def run_in(group: Path, most: int, script: str) -> subprocess.CompletedProcess[str]:
+    (group / "pids.max").write_text(str(most))
+    enter = f"import os\nopen({str(group / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))\n"
+    command = [sys.executable, "-c", enter + script]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+
+
+def test_few_processes_allowed_by_a_control_group_are_enough(pids_group: Path) -> None:
+    """This process, a shell, a server and its child; programs that want threads besides fail by themselves."""
+    done = run_in(pids_group, 8, BESIDE_THREADS)
+    assert done.stdout.strip() == "[1.0, 1.0, 0.0, 1.0, 1.0]", done.stderr[-1500:]
+
+
+def test_a_control_group_that_allows_too_few_processes_is_named(pids_group: Path) -> None:
+    done = run_in(pids_group, 3, LOW_LIMITS)
+    assert f"too low, perhaps: pids.max = 3 of {pids_group}" in done.stderr.splitlines()[-1]
+
+
+BESIDE_THREADS = """
+from maxk.grading import Grader
+bomb = "import threading, time\\nfor _ in range(500): threading.Thread(target=time.sleep, args=(1,)).start()"
+honest = [(f"class A: pass\\nprint(input())#{i}", [("a", "a"), ("b", "b")]) for i in range(4)]
+with Grader(workers=1, sandbox="landlock") as grader:
+    print([verdict.reward for verdict in grader.grade([*honest[:2], (bomb, [("", "")]), *honest[2:]])])
+"""
 LOW_LIMITS = """
 from maxk.grading import Grader
 programs = ["print(input())", "class A: pass\\nprint(input())"]
@@ -576,6 +619,47 @@ def test_before_landlock_abi_6_the_servers_descriptors_are_out_of_reach(tmp_path
     )
     assert done.returncode == 0, done.stderr[-1500:]
     assert json.loads(done.stdout) == ["111\n", "222\n"]
+
+
+# ------------------------------------------------------------------------------------- nothing left behind
+
+MEMORY = """
+import builtins, ctypes, os, sys
+libc = ctypes.CDLL(None)
+"""
+LEFT_BEHIND = {
+    "code of the interpreter": """
+at = ctypes.cast(ctypes.pythonapi.PyRun_SimpleStringFlags, ctypes.c_void_p).value
+print(ctypes.string_at(at, 4) == b"\\x90" * 4, flush=True)
+if libc.mprotect(ctypes.c_long(at & ~4095), ctypes.c_long(8192), 7) == 0:
+    ctypes.memmove(at, b"\\x90" * 4, 4)
+""",
+    "a built-in type": """
+size = ctypes.c_long.from_address(id(int) + 32)  # tp_basicsize
+print(size.value == 77, flush=True)
+size.value = 77
+os._exit(0)
+""",
+    "modules": """
+print(hasattr(builtins, "kept") or "kept" in sys.modules)
+builtins.kept = True
+sys.modules["kept"] = sys
+""",
+    "flags of the standard files": """
+import array, fcntl
+print(any(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_NONBLOCK for fd in range(3)))
+for fd in range(3):
+    fcntl.ioctl(fd, 0x5421, array.array("i", [1]))  # FIONBIO
+""",
+}
+
+
+@pytest.mark.parametrize("name", LEFT_BEHIND)
+@pytest.mark.parametrize("tier", TIERS)
+def test_what_a_run_changes_is_unchanged_in_the_next(name: str, tier: str) -> None:
+    """Runs share the server's memory until they write to it, the interpreter's code in large pages too."""
+    program = MEMORY + LEFT_BEHIND[name]
+    assert outputs_of(program, ["1", "2", "3"], mode="fork", sandbox=tier) == ["False"] * 3
 
 
 # ------------------------------------------------------------------------------------- bounded sums

@@ -26,7 +26,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,8 @@ _ENOUGH = {  # by ulimit's letter
     "f": ("FSIZE", 1 << 20),
 }
 _ADDRESS_SPACE = 640 << 20  # of the interpreter, and of a program's stacks, beside its memory limit
+_ENOUGH_PIDS = 16
+_CGROUPS = Path("/sys/fs/cgroup")
 
 
 class SandboxUnavailable(UserError):
@@ -91,6 +93,7 @@ def low_limits() -> str:
     """Limits of this process that may keep grading processes from starting or forking, as the end of a message."""
     soft = {letter: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for letter, (name, _) in _ENOUGH.items()}
     low = [f"ulimit -{letter}" for letter, (_, enough) in _ENOUGH.items() if 0 <= soft[letter] < enough]
+    low += [f"pids.max = {most} of {folder}" for folder, most in _pids_limits() if most < _ENOUGH_PIDS]
     return f"; too low, perhaps: {', '.join(low)}" if low else ""
 
 
@@ -111,6 +114,17 @@ def require_room(limits: Limits) -> None:
                 f"programs may use {allowed}, for which ulimit -{letter} must be {need} {unit} or more; this shell has "
                 f"{has} (hard limit): raise it, or allow programs less"
             )
+
+
+def _pids_limits() -> Iterator[tuple[Path, int]]:
+    """The limits on processes of this process's control groups (version 1 or 2) and their parents."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "pids"):
+            group = _CGROUPS / controllers / path.lstrip("/")
+            for folder in (group, *group.parents):
+                with contextlib.suppress(OSError, ValueError):  # not shown here, or "max"
+                    yield folder, int((folder / "pids.max").read_text())
 
 
 class ServerProcess:
@@ -135,13 +149,17 @@ class ServerProcess:
             theirs.close()
         # A server that has already ended has written why to its standard error, which `wait_ready` reads.
         with contextlib.suppress(BrokenPipeError, ConnectionError):
-            self.send([marshal.dumps(_settings(tier, numpy))])
+            self._send_files(lambda: memory_file([marshal.dumps(_settings(tier, numpy))]), _open_proc)
 
     def send(self, *contents: Iterable[bytes]) -> None:
         """Sends memory files with these contents, of any size, as one small packet."""
+        self._send_files(*(functools.partial(memory_file, parts) for parts in contents))
+
+    def _send_files(self, *makers: Callable[[], int]) -> None:
         files: list[int] = []
         try:
-            files += map(memory_file, contents)
+            for make in makers:
+                files.append(make())
             socket.send_fds(self.socket, [b"j"], files)
         finally:
             for fd in files:
@@ -175,6 +193,11 @@ class ServerProcess:
 
     def __del__(self) -> None:
         os.close(self._stderr)
+
+
+def _open_proc() -> int:
+    """For the server, which reads its own memory map there while it starts; the sandbox may not have /proc."""
+    return os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def memory_file(parts: Iterable[bytes]) -> int:

@@ -38,6 +38,7 @@ from maxk.grading.confined.confinement import (
 )
 from maxk.grading.confined.execution import EXIT_MEMORY, Confinement, SingleRun, steps_of
 from maxk.grading.confined.jobs import OPEN_FILES, Batch, Death, Job, Result, load, memory_file, receive
+from maxk.grading.confined.large_pages import move_to_large_pages
 from maxk.grading.confined.preload import fill_holes, join_maps
 from maxk.grading.confined.shared import SharedRuns
 from maxk.grading.confined.warming import warm_up
@@ -276,10 +277,12 @@ def start() -> Server:
     """Creates the server for the parent at the other end of the control socket, whose fd is the first argument."""
     death_with_parent()()
     control = _socket.socket(fileno=int(sys.argv[1]))
-    [file] = receive(control)
+    file, proc = receive(control)
     settings = load(file)
     _prepare_process()
     join_maps()
+    move_to_large_pages(proc)
+    os.close(proc)
     server = Server(control, settings)
     for name in [name for name in sys.modules if name.split(".")[0] == "maxk"]:
         del sys.modules[name]

@@ -1,0 +1,9 @@
+# spins where the interpreter has ended and no signal arrives
+import atexit, signal, threading
+def spin():
+    for number in range(1, 65):
+        try: signal.signal(number, signal.SIG_IGN)
+        except (OSError, ValueError): pass
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    while True: pass
+atexit.register(spin)
