@@ -304,6 +304,7 @@ def test_default_config_spells_out_every_value_a_user_would_change(defaults: dic
     rarely |= {
         "gpu",
         "processes",
+        "nodes",
         "accelerate",
         "precision",
         "gradient_checkpointing",

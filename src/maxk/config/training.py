@@ -22,7 +22,7 @@ class Generator(Section):
 
     backend: Literal["transformers", "vllm"] = Field("transformers", description="`vllm`: see docs/sampling.md.")
     mode: Literal["colocate", "server"] = Field(
-        "colocate", description="vLLM in the training processes, or a running `trl vllm-serve`."
+        "colocate", description="vLLM in the training processes, or a running server (docs/clusters.md)."
     )
     url: str | None = Field(None, description="Base URL of the vLLM server; needs `mode: server`.")
     gpu_memory_utilization: float = Field(0.3, gt=0, le=1, description="Fraction of a GPU's memory for colocated vLLM.")
@@ -100,7 +100,12 @@ class Training(Section):
         "per optimiser step.",
     )
     processes: Count = Field(
-        1, description="Data-parallel processes: `torchrun`, or `accelerate launch` if `accelerate` is set."
+        1,
+        description="Data-parallel processes on all nodes together: `torchrun`, or `accelerate launch` if `accelerate` "
+        "is set.",
+    )
+    nodes: Count = Field(
+        1, description="Machines that share the processes equally; more than 1 needs Slurm (docs/clusters.md)."
     )
     gpu: float = Field(
         1.0,
@@ -163,6 +168,12 @@ class Training(Section):
         return self
 
     @model_validator(mode="after")
+    def _nodes_share_processes(self) -> Training:
+        if self.processes % self.nodes:
+            raise ValueError(f"processes={self.processes} must be a multiple of nodes={self.nodes}")
+        return self
+
+    @model_validator(mode="after")
     def _launcher_for_several(self) -> Training:
         if self.accelerate is not None and self.processes == 1:
             raise ValueError("accelerate names how several processes share the work; set processes to 2 or more")
@@ -190,9 +201,14 @@ class Training(Section):
     @property
     def semantics(self) -> dict[str, Any]:
         """The keys that can change the trained policy; those that say where and how it is computed are left out."""
-        execution = {"checkpoint_every", "gpu", "accelerate", "gradient_checkpointing", "torch_compile"}
+        execution = {"checkpoint_every", "nodes", "gpu", "accelerate", "gradient_checkpointing", "torch_compile"}
         generator = {"url", "gpu_memory_utilization", "kv_cache_gb", "tensor_parallel", "max_model_len"}
         return self.model_dump(exclude={**dict.fromkeys(execution, True), "generator": generator})
+
+    @property
+    def processes_per_node(self) -> int:
+        """Data-parallel processes on each node."""
+        return self.processes // self.nodes
 
     @property
     def accumulation(self) -> int:
