@@ -172,10 +172,10 @@ class Config(Section):
                 )
             if k == training.num_generations and objective.kind.zero_gradient_at_n:
                 yield f"{where}: {objective.type} has no gradient at k = n = {k}; choose k < n"
-        if objective.kind.off_policy and training.iterations < 2 and training.old_policy == "trainer":
+        if objective.kind.off_policy and training.steps_per_batch < 2 and training.old_policy == "trainer":
             yield (
                 f"{where}: {objective.type} corrects for off-policy samples, but iterations={training.iterations} "
-                f"makes none; set {where}.training.iterations to 2 or more (paper: 3)"
+                f"makes none; set {where}.training.iterations to 2 or more (paper: 3), or minibatches"
             )
         if (followed := self.entropy_of(name)) is not None:
             yield from self._entropy_contradictions(followed, f"{where}.training.entropy_bonus.like")

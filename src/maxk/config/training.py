@@ -96,8 +96,8 @@ class Training(Section):
     per_device_batch_size: Count = Field(
         128,
         description="Completions in one forward and backward pass on one process. If it is a multiple of "
-        "`num_generations`, off-policy ratios come from the loss's own pass; otherwise they cost one more forward pass "
-        "per optimiser step.",
+        "`num_generations` and `minibatches` is 1, off-policy ratios come from the loss's own pass; otherwise they "
+        "cost one more forward pass per optimiser step.",
     )
     processes: Count = Field(
         1,
@@ -151,6 +151,11 @@ class Training(Section):
     iterations: Count = Field(
         1, description="μ: PPO iterations per generation batch (paper: 3 for off-policy objectives)."
     )
+    minibatches: Count = Field(
+        1,
+        description="Optimiser steps in one iteration, each on another random part of the generation batch: samples "
+        "are stale from the second on (paper: 1).",
+    )
     evaluation: Heldout | None = Field(None, description="Evaluate during training.")
     checkpoint_every: Count = Field(
         40, description="Generation batches between checkpoints; a killed job resumes from the last one."
@@ -164,6 +169,11 @@ class Training(Section):
                 f"prompts_per_step × num_generations = {self.prompts_per_step} × {self.num_generations} = {batch} must "
                 f"be a multiple of processes × per_device_batch_size = {self.processes} × "
                 f"{self.per_device_batch_size} = {quantum}"
+            )
+        if batch // quantum % self.minibatches:
+            raise ValueError(
+                f"minibatches={self.minibatches} must divide the {batch // quantum} micro-batches that each process "
+                "makes of a generation batch; lower per_device_batch_size"
             )
         return self
 
@@ -211,6 +221,11 @@ class Training(Section):
         return self.processes // self.nodes
 
     @property
-    def accumulation(self) -> int:
-        """Micro-batches per optimiser step on each process."""
+    def micro_batches(self) -> int:
+        """Micro-batches per generation batch on each process."""
         return self.prompts_per_step * self.num_generations // (self.processes * self.per_device_batch_size)
+
+    @property
+    def steps_per_batch(self) -> int:
+        """Optimiser steps per generation batch; samples are stale from the second on."""
+        return self.iterations * self.minibatches

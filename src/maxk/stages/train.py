@@ -190,7 +190,7 @@ def _optimise(
     tokenizer = models.tokenizer(base.model, base.revision, padding_side="left")
     rows, heldout = _prompts(config, training, problems, tokenizer, seed)
     order = schedule(training, len(rows), seed)
-    stop = StopOnSignal(training.iterations)
+    stop = StopOnSignal(training.steps_per_batch)
     with problem_grader.grader(config) as grader:
         grader.canary()
         run.tag("maxk.sandbox", grader.tier)
@@ -249,7 +249,8 @@ def _milestones(
 
     training = config.training_of(objective)
     kept = milestones(training, prompts, config.milestones(objective))
-    return KeepMilestones({batches * training.iterations: _milestone(checkpoints, batches) for batches in kept}, save)
+    folders = {batches * training.steps_per_batch: _milestone(checkpoints, batches) for batches in kept}
+    return KeepMilestones(folders, save)
 
 
 def _follow_entropy(trainer: Any, config: Config, objective: str, seed: int, prompts: int) -> None:

@@ -145,7 +145,7 @@ class FollowEntropy(TrainerCallback):
     def __init__(self, trainer: Any, targets: Sequence[float], config: Training) -> None:
         assert config.entropy_bonus is not None
         self._trainer, self._targets, self._bonus = trainer, targets, config.entropy_bonus
-        self._iterations = config.iterations
+        self._steps_per_batch = config.steps_per_batch
 
     def on_log(
         self,
@@ -156,7 +156,7 @@ class FollowEntropy(TrainerCallback):
         **_: Any,
     ) -> None:
         if logs and "entropy" in logs:
-            below = logs["entropy"] <= self._targets[(state.global_step - 1) // self._iterations]
+            below = logs["entropy"] <= self._targets[(state.global_step - 1) // self._steps_per_batch]
             moved = self._trainer.entropy_coef + (self._bonus.step if below else -self._bonus.step)
             self._trainer.entropy_coef = min(max(moved, -self._bonus.largest), self._bonus.largest)
 
@@ -188,11 +188,11 @@ class SkipNonfinite(TrainerCallback):
 class StopOnSignal(TrainerCallback):
     """On SIGTERM (preemption, a cancelled job): finishes the generation batch, saves a checkpoint and stops.
 
-    If it stopped between the PPO iterations of a batch, the resumed run would draw other samples.
+    If it stopped between the optimiser steps of a batch, the resumed run would draw other samples.
     """
 
-    def __init__(self, iterations: int) -> None:
-        self._iterations = iterations
+    def __init__(self, steps_per_batch: int) -> None:
+        self._steps_per_batch = steps_per_batch
         self.received = False
         signal.signal(signal.SIGTERM, self._receive)
 
@@ -207,7 +207,7 @@ class StopOnSignal(TrainerCallback):
         self.received = True
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if state.global_step % self._iterations == 0 and self._any_received():
+        if state.global_step % self._steps_per_batch == 0 and self._any_received():
             self.received = True
             control.should_save = True
             control.should_training_stop = True
