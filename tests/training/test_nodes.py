@@ -127,7 +127,7 @@ def test_two_nodes_train_as_one(
         seconds.model_dump(mode="json"),
         {
             "base": {"source": "hub", "model": base_model},
-            "training": {"processes": 2, "epochs": 0.25},
+            "training": {"processes": 2, "epochs": 0.5},
             "tracking": {"enabled": False},
         },
     )
@@ -137,7 +137,8 @@ def test_two_nodes_train_as_one(
     for nodes in (1, 2):
         config["training"]["nodes"] = nodes
         files.write_json(seconds.layout.config, config)
-        done = pipeline.maxk(tmp_path, "train", "bon_offpolicy_exact", "--seed", "0")
+        train = pipeline.maxk_command("train", "bon_offpolicy_exact", "--seed", "0")
+        done = subprocess.run(train, capture_output=True, text=True, timeout=1800)
         assert done.returncode == 0, done.stderr[-3000:]
         policy = files.read_policy(seconds.layout.policy("bon_offpolicy_exact/seed0"))
         trained.append(weights(policy.model))
