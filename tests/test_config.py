@@ -320,13 +320,14 @@ def test_default_config_spells_out_every_value_a_user_would_change(defaults: dic
     rarely |= {
         "gpu",
         "processes",
+        "nodes",
         "accelerate",
         "precision",
         "gradient_checkpointing",
         "lora",
         "generator",
     }  # larger scales
-    rarely |= {"reference_precision", "torch_compile", "old_policy"}
+    rarely |= {"reference_precision", "torch_compile", "old_policy", "minibatches"}
     rarely |= {"stop"}  # its default depends on `base`
     sections = {
         "training": configuration.Training,

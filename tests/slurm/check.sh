@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A small experiment (tests/configs/smallest.yaml) through the shipped Slurm profile and a real Slurm on this machine:
-# one job is cancelled midway and saves a checkpoint, the same command runs again, and the tables must be those of a run
-# without Slurm, byte for byte.
+# A small experiment (tests/configs/smallest.yaml) through the shipped Slurm profile and a real Slurm of two nodes on this
+# machine. Its training job takes one process on each node; it is cancelled midway and saves a checkpoint, the same
+# command runs again, and the tables must be those of a run without Slurm, with two processes on one node, byte for byte.
 # `make test-slurm`, as root on Debian; it installs Slurm and munge where they are missing, and stops them at the end.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin # Debian's daemons; a bare environment lacks these folders
@@ -47,12 +47,12 @@ pipeline() {
 # they compute on the CPU.
 on_slurm() {
     pipeline slurm --workflow-profile "$here/workflow/profiles/slurm" --jobs 2 --retries 0 --latency-wait 10 \
-        --set-resources train:gpu=1 sample:gpu=1 --seconds-between-status-checks 1 \
-        --config 'training={checkpoint_every: 1000}' \
+        --set-resources train:gres=gpu:1 sample:gpu=1 --seconds-between-status-checks 1 \
+        --config 'training={processes: 2, nodes: 2, checkpoint_every: 1000}' \
         --slurm-no-account --slurm-init-seconds-before-status-checks 1 --slurm-status-command squeue
 }
 
-pipeline local --cores 2 > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the local run failed"; }
+pipeline local --cores 2 --config 'training={processes: 2}' > "$work/local.log" 2>&1 || { tail -n 40 "$work/local.log"; die "the local run failed"; }
 say "the local run is done"
 tests/slurm/cluster.sh start "$work/slurm"
 say "Slurm is up"
@@ -75,7 +75,8 @@ until [ -z "$(squeue --noheader --jobs="$job" 2> /dev/null)" ]; do sleep 0.5; do
 [ ! -e "$training/policy.json" ] || die "the cancelled job left a policy"
 saved=$(ls "$training"/checkpoints/*/*/trainer_state.json 2> /dev/null | wc -l)
 [ "$saved" = 1 ] || die "the cancelled job left $saved checkpoints, not one"
-grep -q "JobId=$job .*JobState=CANCELLED .*Partition=gpu" "$work/slurm/jobs.txt" || die "Slurm did not cancel job $job"
+grep -q "JobId=$job .*JobState=CANCELLED .*Partition=gpu .*NodeList=one,two .*NodeCnt=2" "$work/slurm/jobs.txt" ||
+    die "Slurm did not cancel job $job, or it was not on two nodes"
 
 on_slurm > "$work/second.log" 2>&1 || { tail -n 40 "$work/second.log"; die "the second run failed"; }
 say "the second run is done"

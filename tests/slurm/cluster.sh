@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A Slurm cluster of one node, on loopback, without systemd:  cluster.sh start FOLDER | cluster.sh stop FOLDER
-# Needs root and Debian's munge, slurmctld, slurmd and slurm-client. Its node says that it has 32 cores, 1 TB and two
-# GPUs, so that jobs of any size fit; it enforces nothing. Partitions: `cpu` and `gpu`.
+# A Slurm cluster of two nodes on this machine, without systemd:  cluster.sh start FOLDER | cluster.sh stop FOLDER
+# Needs root and Debian's munge, slurmctld, slurmd and slurm-client. Each node claims 32 cores, 1 TB and one GPU, so that
+# jobs of any size fit; nothing is enforced. Partitions: `cpu` and `gpu`.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 action=$1 folder=$2
@@ -14,7 +14,7 @@ start() {
         exit 2
     fi
     mkdir -p "$folder"/{ctld,slurmd,log} /etc/slurm
-    touch "$folder"/gpu{0,1}
+    touch "$folder"/gpu
     cat > $conf << END
 $mark
 ClusterName=loopback
@@ -23,11 +23,11 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 StateSaveLocation=$folder/ctld
-SlurmdSpoolDir=$folder/slurmd
+SlurmdSpoolDir=$folder/slurmd/%n
 SlurmctldPidFile=$folder/slurmctld.pid
-SlurmdPidFile=$folder/slurmd.pid
+SlurmdPidFile=$folder/slurmd.%n.pid
 SlurmctldLogFile=$folder/log/slurmctld.log
-SlurmdLogFile=$folder/log/slurmd.log
+SlurmdLogFile=$folder/log/slurmd.%n.log
 SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -43,11 +43,12 @@ SwitchType=switch/none
 ReturnToService=2
 MinJobAge=86400
 GresTypes=gpu
-NodeName=$(hostname) NodeAddr=127.0.0.1 CPUs=32 RealMemory=1000000 Gres=gpu:2 State=UNKNOWN
+NodeName=one NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=6821 CPUs=32 RealMemory=1000000 Gres=gpu:1
+NodeName=two NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=6822 CPUs=32 RealMemory=1000000 Gres=gpu:1
 PartitionName=cpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=gpu Nodes=ALL MaxTime=INFINITE State=UP
 END
-    echo "Name=gpu File=$folder/gpu[0-1]" > /etc/slurm/gres.conf
+    echo "Name=gpu File=$folder/gpu" > /etc/slurm/gres.conf
     echo "CgroupAutomount=no" > /etc/slurm/cgroup.conf
     [ -f /etc/munge/munge.key ] || mungekey --create --keyfile=/etc/munge/munge.key
     mkdir -p /run/munge
@@ -57,9 +58,10 @@ END
         touch "$folder/our-munged"
     fi
     slurmctld
-    slurmd
+    slurmd -N one
+    slurmd -N two
     for _ in $(seq 60); do
-        if sinfo --noheader --states=idle | grep -q .; then
+        if [ "$(sinfo --noheader --states=idle --partition=gpu --format=%D)" = 2 ]; then
             sinfo
             return
         fi
@@ -78,7 +80,7 @@ stop() {
             sleep 0.5
         done
     fi
-    for daemon in slurmd slurmctld; do
+    for daemon in slurmd.one slurmd.two slurmctld; do
         [ -f "$folder/$daemon.pid" ] || continue
         pid=$(cat "$folder/$daemon.pid")
         kill "$pid" || true

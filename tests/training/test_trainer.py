@@ -23,6 +23,7 @@ from maxk.training.arguments import arguments, schedule
 from maxk.training.callbacks import EndsOfCompletions, FollowEntropy, KeepMilestones, SkipNonfinite
 from maxk.training.trainer import PolicyTrainer, require_same_reference
 
+EXACT = {"type": "bon_offpolicy_exact", "k": 2}
 TRAINING = Training(
     datasets=("any",),
     prompts_per_step=4,
@@ -128,6 +129,13 @@ def test_an_incomplete_checkpoint_is_removed_by_whichever_process_is_first(
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-8", "checkpoint-9"}
 
 
+def test_an_optimiser_is_loaded_to_the_device_of_a_process_on_the_cpu(tmp_path: Path) -> None:
+    """transformers maps it to accelerate's name of the device."""
+    torch.save({"moment": torch.arange(3.0)}, tmp_path / "optimizer.pt")
+    loaded = torch.load(tmp_path / "optimizer.pt", map_location=torch.device("cpu", 0), weights_only=True)
+    assert loaded["moment"].tolist() == [0.0, 1.0, 2.0]
+
+
 class StopAfter(TrainerCallback):
     def __init__(self, step: int) -> None:
         self.step = step
@@ -142,18 +150,18 @@ def steps(trainer: PolicyTrainer) -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize(
-    ("objective", "iterations", "after"),
-    [("grpo", 1, (3,)), ({"type": "bon_offpolicy_exact", "k": 2}, 2, (1, 2, 3))],
-    ids=["on", "off"],
+    ("objective", "training", "after"),
+    [("grpo", {}, (3,)), (EXACT, {"iterations": 2}, (1, 2, 3)), (EXACT, {"iterations": 2, "minibatches": 2}, (2,))],
+    ids=["on", "off", "minibatches"],
 )
 def test_resumed_equals_uninterrupted(
-    objective: Any, iterations: int, after: tuple[int, ...], letters_model: str, tmp_path: Path
+    objective: Any, training: dict[str, int], after: tuple[int, ...], letters_model: str, tmp_path: Path
 ) -> None:
     """Interrupted after the first, second (the end of an epoch) and third of four generation batches."""
-    options = {"training": {"iterations": iterations, "epochs": 2.0}}
+    options = {"training": {**training, "epochs": 2.0}}
     whole = trained(letters_model, tmp_path / "whole", objective, **options)
     for batches in after:
-        folder, last = tmp_path / str(batches), batches * iterations
+        folder, last = tmp_path / str(batches), batches * math.prod(training.values())
         stopped = trained(letters_model, folder, objective, callbacks=[StopAfter(last)], **options)
         assert stopped.state.global_step == last
         resumed = trained(letters_model, folder, objective, resume=str(folder / f"checkpoint-{last}"), **options)
@@ -229,6 +237,14 @@ def test_ratios_are_one_until_the_policy_moves(per_device_batch_size: int, lette
     assert log[3]["ratio_min"] < 1.0 < log[3]["ratio_max"]
     # The second batch, whose first step moves: π_old is of its first iteration, not of its second.
     assert log[5]["ratio_min"] < log[5]["ratio_max"]
+
+
+def test_minibatches_after_the_first_are_stale(letters_model: str, tmp_path: Path) -> None:
+    """Their ratios are logged. The first batch does not count: its warm-up step moves nothing."""
+    trainer = trained(letters_model, tmp_path, EXACT, training={"minibatches": 2})
+    _, _, fresh, stale = [entry for entry in trainer.state.log_history if "loss" in entry]
+    assert "ratio_min" not in fresh
+    assert stale["ratio_min"] < 0.99 < 1.01 < stale["ratio_max"]
 
 
 def test_a_reference_in_16_bits_still_counts_as_the_base_policy(letters_model: str, tmp_path: Path) -> None:

@@ -79,6 +79,11 @@ if CONFIG.gpus and not on_cluster and "gpu_percent" not in workflow.global_resou
     workflow.register_resource("gpu_percent", 100 * CONFIG.gpus)
 
 
+# Every training job loads its own weights into a vLLM server that it is given.
+if "vllm_server" not in workflow.global_resources:
+    workflow.register_resource("vllm_server", 1)
+
+
 def whole_gpus(count):
     """GPUs that a job on a cluster asks for."""
     return count if CONFIG.gpus and on_cluster else 0
@@ -97,6 +102,22 @@ def training_of(wildcards):
 def longest_first(training):
     """Priority of a training job: a long one that starts last would end alone. Above that of all later stages."""
     return 10 + training.epochs * training.iterations
+
+
+def on_several_nodes(name):
+    """A resource that only a training job on several Slurm nodes has.
+
+    There it is an MPI job of one task a node, for it starts the tasks by srun itself. Its GPUs are stated per node
+    (`gres`), because Slurm may spread a total (`gpu`) unevenly.
+    """
+
+    def resource(wildcards):
+        training = training_of(wildcards)
+        gpus = f"gpu:{training.processes_per_node}" if CONFIG.gpus else None
+        asked = dict(gres=gpus, tasks=training.nodes, tasks_per_gpu=0, mpi="srun")
+        return asked[name] if training.nodes > 1 else None
+
+    return resource
 
 
 def doubled_on_retry(megabytes):

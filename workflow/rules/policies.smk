@@ -54,13 +54,25 @@ rule train:
     priority: lambda wildcards: longest_first(training_of(wildcards))
     conda:
         "../../environment.yml"
-    threads: lambda wildcards: training_of(wildcards).processes
+    threads: lambda wildcards: training_of(wildcards).processes_per_node
     resources:
         mem_mb=doubled_on_retry(
             lambda wildcards: memory.train(CONFIG, wildcards.objective)
         ),
         runtime=24 * 60,
-        gpu=lambda wildcards: whole_gpus(training_of(wildcards).processes),
+        nodes=lambda wildcards: training_of(wildcards).nodes,
+        gpu=lambda wildcards: (
+            whole_gpus(training_of(wildcards).processes)
+            if training_of(wildcards).nodes == 1
+            else 0
+        ),
+        gres=on_several_nodes("gres"),
+        tasks=on_several_nodes("tasks"),
+        tasks_per_gpu=on_several_nodes("tasks_per_gpu"),
+        mpi=on_several_nodes("mpi"),
+        vllm_server=lambda wildcards: int(
+            training_of(wildcards).generator.mode == "server"
+        ),
         gpu_percent=lambda wildcards: gpu_percent(
             training_of(wildcards).processes, training_of(wildcards).gpu
         ),

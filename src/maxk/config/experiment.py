@@ -61,7 +61,7 @@ class Config(Section):
         0,
         ge=0,
         description="GPUs of the machine (on a cluster: of a node) that jobs share; 0: CPU only. A training job holds "
-        "`training.processes` of them, a sampling job as many as its engine spans.",
+        "`training.processes` of them (divided by its `nodes`), a sampling job as many as its engine spans.",
     )
 
     @model_validator(mode="before")
@@ -160,8 +160,11 @@ class Config(Section):
         except ValidationError as error:
             yield "; ".join(explain(item, Training, prefix=f"{where}.training.") for item in error.errors())
             return
-        if 0 < self.gpus < training.processes:
-            yield f"{where}: training.processes={training.processes} is more than gpus={self.gpus}; each takes a GPU"
+        if 0 < self.gpus < training.processes_per_node:
+            yield (
+                f"{where}: training.processes={training.processes} on nodes={training.nodes} are more than "
+                f"gpus={self.gpus} a node; each takes a GPU"
+            )
         for k in objective.objective.ks:
             if k > training.num_generations:
                 yield (
@@ -169,10 +172,10 @@ class Config(Section):
                 )
             if k == training.num_generations and objective.kind.zero_gradient_at_n:
                 yield f"{where}: {objective.type} has no gradient at k = n = {k}; choose k < n"
-        if objective.kind.off_policy and training.iterations < 2 and training.old_policy == "trainer":
+        if objective.kind.off_policy and training.steps_per_batch < 2 and training.old_policy == "trainer":
             yield (
                 f"{where}: {objective.type} corrects for off-policy samples, but iterations={training.iterations} "
-                f"makes none; set {where}.training.iterations to 2 or more (paper: 3)"
+                f"makes none; set {where}.training.iterations to 2 or more (paper: 3), or minibatches"
             )
         if (followed := self.entropy_of(name)) is not None:
             yield from self._entropy_contradictions(followed, f"{where}.training.entropy_bonus.like")

@@ -22,7 +22,7 @@ class Generator(Section):
 
     backend: Literal["transformers", "vllm"] = Field("transformers", description="`vllm`: see docs/sampling.md.")
     mode: Literal["colocate", "server"] = Field(
-        "colocate", description="vLLM in the training processes, or a running `trl vllm-serve`."
+        "colocate", description="vLLM in the training processes, or a running server (docs/clusters.md)."
     )
     url: str | None = Field(None, description="Base URL of the vLLM server; needs `mode: server`.")
     gpu_memory_utilization: float = Field(0.3, gt=0, le=1, description="Fraction of a GPU's memory for colocated vLLM.")
@@ -96,11 +96,16 @@ class Training(Section):
     per_device_batch_size: Count = Field(
         128,
         description="Completions in one forward and backward pass on one process. If it is a multiple of "
-        "`num_generations`, off-policy ratios come from the loss's own pass; otherwise they cost one more forward pass "
-        "per optimiser step.",
+        "`num_generations` and `minibatches` is 1, off-policy ratios come from the loss's own pass; otherwise they "
+        "cost one more forward pass per optimiser step.",
     )
     processes: Count = Field(
-        1, description="Data-parallel processes: `torchrun`, or `accelerate launch` if `accelerate` is set."
+        1,
+        description="Data-parallel processes on all nodes together: `torchrun`, or `accelerate launch` if `accelerate` "
+        "is set.",
+    )
+    nodes: Count = Field(
+        1, description="Machines that share the processes equally; more than 1 needs Slurm (docs/clusters.md)."
     )
     gpu: float = Field(
         1.0,
@@ -146,6 +151,11 @@ class Training(Section):
     iterations: Count = Field(
         1, description="μ: PPO iterations per generation batch (paper: 3 for off-policy objectives)."
     )
+    minibatches: Count = Field(
+        1,
+        description="Optimiser steps in one iteration, each on another random part of the generation batch: samples "
+        "are stale from the second on (paper: 1).",
+    )
     evaluation: Heldout | None = Field(None, description="Evaluate during training.")
     checkpoint_every: Count = Field(
         40, description="Generation batches between checkpoints; a killed job resumes from the last one."
@@ -160,6 +170,17 @@ class Training(Section):
                 f"be a multiple of processes × per_device_batch_size = {self.processes} × "
                 f"{self.per_device_batch_size} = {quantum}"
             )
+        if batch // quantum % self.minibatches:
+            raise ValueError(
+                f"minibatches={self.minibatches} must divide the {batch // quantum} micro-batches that each process "
+                "makes of a generation batch; lower per_device_batch_size"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _nodes_share_processes(self) -> Training:
+        if self.processes % self.nodes:
+            raise ValueError(f"processes={self.processes} must be a multiple of nodes={self.nodes}")
         return self
 
     @model_validator(mode="after")
@@ -190,11 +211,21 @@ class Training(Section):
     @property
     def semantics(self) -> dict[str, Any]:
         """The keys that can change the trained policy; those that say where and how it is computed are left out."""
-        execution = {"checkpoint_every", "gpu", "accelerate", "gradient_checkpointing", "torch_compile"}
+        execution = {"checkpoint_every", "nodes", "gpu", "accelerate", "gradient_checkpointing", "torch_compile"}
         generator = {"url", "gpu_memory_utilization", "kv_cache_gb", "tensor_parallel", "max_model_len"}
         return self.model_dump(exclude={**dict.fromkeys(execution, True), "generator": generator})
 
     @property
-    def accumulation(self) -> int:
-        """Micro-batches per optimiser step on each process."""
+    def processes_per_node(self) -> int:
+        """Data-parallel processes on each node."""
+        return self.processes // self.nodes
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches per generation batch on each process."""
         return self.prompts_per_step * self.num_generations // (self.processes * self.per_device_batch_size)
+
+    @property
+    def steps_per_batch(self) -> int:
+        """Optimiser steps per generation batch; samples are stale from the second on."""
+        return self.iterations * self.minibatches

@@ -210,7 +210,7 @@ def peak_disk_gb(config: Config, rows: Sequence[Row], profile: Profile) -> float
     """
     trained = [config.training_of(objective) for objective in config.objectives]
     jobs = len(trained) * len(config.seeds)
-    taken = [gpus.percent(training.gpu) * training.processes for training in trained]
+    taken = [gpus.percent(training.gpu) * training.processes_per_node for training in trained]
     at_once = min(jobs, max(1, 100 * config.gpus // min(taken))) if trained else 0
     return total(rows).disk_gb + 3 * at_once * profile.checkpoint_gb.value
 

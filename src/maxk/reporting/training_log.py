@@ -20,15 +20,15 @@ def read(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:
     """Metrics [seeds, generation batches] of a policy by key; seeds are cut to the shortest log.
 
     Only finished training counts (`policy.json` is written last): a killed run leaves a log that ends early. Step s
-    belongs to batch (s − 1) // μ, and a batch's value is the mean over the PPO iterations that log the key: ratios are
-    logged only where samples are stale, from the second iteration on.
+    belongs to batch (s − 1) // steps per batch, and a batch's value is the mean over its steps that log the key: ratios
+    are logged only where samples are stale, from the second step on.
     """
     finished = [policy for policy in config.seeded(row) if Path(config.layout.policy(policy)).exists()]
     runs = [_read_metrics(config.layout.metrics(policy)) for policy in finished]
-    iterations = config.training_of(row).iterations
+    steps = config.training_of(row).steps_per_batch
     found = {}
     for key in keys:
-        series = [_by_batch(run, key, iterations) for run in runs if run]
+        series = [_by_batch(run, key, steps) for run in runs if run]
         batches = min((len(one) for one in series), default=0)
         if batches:
             found[key] = np.array([one[:batches] for one in series], dtype=np.float64)
@@ -38,7 +38,7 @@ def read(config: Config, row: str, keys: Iterable[str]) -> dict[str, Floats]:
 def of_policy(config: Config, row: str, seed: int, key: str) -> Floats:
     """A key of one training [generation batches], smoothed over a tenth of the run. Empty if it was not logged."""
     run = _read_metrics(config.layout.metrics(policy_name(row, seed)))
-    values = _by_batch(run, key, config.training_of(row).iterations)
+    values = _by_batch(run, key, config.training_of(row).steps_per_batch)
     return smooth(np.array(values), fraction=1 / 10) if values else np.array(values)
 
 
@@ -53,12 +53,12 @@ def curves(config: Config, keys: Iterable[str]) -> pd.DataFrame:
     return pd.concat(parts[1:] or parts, ignore_index=True)
 
 
-def _by_batch(run: Sequence[Mapping[str, Any]], key: str, iterations: int) -> list[float]:
+def _by_batch(run: Sequence[Mapping[str, Any]], key: str, steps: int) -> list[float]:
     """The key's value in every generation batch that logs it, in order."""
     batches: dict[int, list[float]] = {}
     for line in run:
         if line.get(key) is not None:
-            batches.setdefault((int(line["step"]) - 1) // iterations, []).append(float(line[key]))
+            batches.setdefault((int(line["step"]) - 1) // steps, []).append(float(line[key]))
     return [sum(values) / len(values) for _, values in sorted(batches.items())]
 
 

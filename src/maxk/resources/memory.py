@@ -34,14 +34,14 @@ def verify(config: Config) -> int:
 
 
 def train(config: Config, objective: str) -> int:
-    """MB. Tests and programs in every process; once, policy, reference, gradients and Adam's moments in float32.
+    """MB on a node. Tests and programs in every process; once, policy, reference, gradients and moments in float32.
 
     Measured on the CPU: 20.6 bytes per weight (`python benchmarks/memory.py`). On GPUs the sum covers what the first
     process reads and gathers for a checkpoint; if all processes read the weights, it takes a second attempt.
     """
     training = config.training_of(objective)
     each = PROCESS + _tests(config, training.datasets) + _programs(config)
-    return round(training.processes * each + 5 * WEIGHTS * _billions(config))
+    return round(training.processes_per_node * each + 5 * WEIGHTS * _billions(config))
 
 
 def _tests(config: Config, datasets: Sequence[str]) -> int:

@@ -10,14 +10,15 @@ from typing import Any
 
 from maxk import config as configuration
 from maxk.artifacts import files
+from maxk.config import Config
 from maxk.errors import UserError
-from maxk.resources import gpus
+from maxk.resources import gpus, launcher
 
 
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("configure", help="write the resolved configuration and start the tracking")
     parser.add_argument("content", help="the configuration as JSON")
-    parser.add_argument("--local", action="store_true", help="jobs run on this machine: it must have enough GPUs")
+    parser.add_argument("--local", action="store_true", help="jobs run on this machine: it must be enough")
     parser.set_defaults(run=run)
 
 
@@ -29,8 +30,17 @@ def run(args: argparse.Namespace) -> None:
     except ValueError as error:
         raise UserError(f"not JSON ({error})") from None
     config = configuration.parse(content)
-    if args.local and config.gpus:
-        gpus.require(config.gpus)
+    if args.local:
+        _require_machine(config)
     reporters.prepare(config)
     mirror.start(config)
     files.write_json(config.layout.config, config.model_dump(mode="json"))
+
+
+def _require_machine(config: Config) -> None:
+    """Raises UserError if this machine alone cannot run the training jobs."""
+    if config.gpus:
+        gpus.require(config.gpus)
+    nodes = max(config.training_of(name).nodes for name in config.objectives)
+    if nodes > 1:
+        raise launcher.needs_slurm(nodes)

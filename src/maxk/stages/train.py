@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from maxk import config as configuration
 from maxk import tracking
@@ -59,9 +59,11 @@ def run(args: argparse.Namespace) -> None:
     if not launcher.launched():
         launcher.clear()
         require_room(config, training)
-        gpus.hold(training.processes if config.gpus else 0, training.gpu)
+        if training.nodes > 1 and not launcher.has_node():
+            _become(launcher.on_nodes(training))
+        gpus.hold(training.processes_per_node if config.gpus else 0, training.gpu)
         if training.processes > 1:
-            _launch(training)
+            _become(launcher.on_this_node(training))
     if training.processes > 1 and int(os.environ["RANK"]) > 0:  # only the first process reports and writes
         _train(config, args.objective, args.seed, tracking.Run())
         return
@@ -104,20 +106,8 @@ def require_room(config: Config, training: Training) -> None:
             sampling.require_room(task.problem_id, length, "training.max_tokens", training.max_tokens, limit)
 
 
-def _launch(training: Training) -> None:
-    """Replaces this process by a launcher that runs the same command once per process; does not return.
-
-    `torchrun` for plain data parallelism, on GPUs or (gloo) on the CPU; `accelerate launch` if a config file names a
-    sharding strategy.
-    """
-    launcher.mark()
-    processes = str(training.processes)
-    command = ["torch.distributed.run", "--standalone", "--nproc_per_node", processes]
-    if training.accelerate is not None:
-        command = ["accelerate.commands.launch", "--config_file", training.accelerate, "--num_processes", processes]
-        command += ["--main_process_port", "0"]  # a free one: jobs share a host
-    command = ["maxk.resources.elastic", *command, "--module", "maxk"]
-    os.execv(sys.executable, [sys.executable, "-m", *command, *sys.argv[1:]])
+def _become(command: list[str]) -> NoReturn:
+    os.execvp(command[0], command)
 
 
 def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Policy:
@@ -200,7 +190,7 @@ def _optimise(
     tokenizer = models.tokenizer(base.model, base.revision, padding_side="left")
     rows, heldout = _prompts(config, training, problems, tokenizer, seed)
     order = schedule(training, len(rows), seed)
-    stop = StopOnSignal(training.iterations)
+    stop = StopOnSignal(training.steps_per_batch)
     with problem_grader.grader(config) as grader:
         grader.canary()
         run.tag("maxk.sandbox", grader.tier)
@@ -235,6 +225,7 @@ def _optimise(
         for complaint in grader.stats.complaints():
             print(complaint, file=sys.stderr)
         if stop.received:
+            trainer.accelerator.wait_for_everyone()  # the end of one process ends those that still save
             raise SystemExit(128 + signal.SIGTERM)
         save(folder / "model")
         return {**environment.versions(), "sandbox": grader.tier}
@@ -258,7 +249,8 @@ def _milestones(
 
     training = config.training_of(objective)
     kept = milestones(training, prompts, config.milestones(objective))
-    return KeepMilestones({batches * training.iterations: _milestone(checkpoints, batches) for batches in kept}, save)
+    folders = {batches * training.steps_per_batch: _milestone(checkpoints, batches) for batches in kept}
+    return KeepMilestones(folders, save)
 
 
 def _follow_entropy(trainer: Any, config: Config, objective: str, seed: int, prompts: int) -> None:

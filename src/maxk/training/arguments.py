@@ -70,10 +70,10 @@ def arguments(
             **({"device_map": None} if config.processes > 1 else {}),
         },
         shuffle_dataset=False,
-        max_steps=prompts // config.prompts_per_step * config.iterations,
+        max_steps=prompts // config.prompts_per_step * config.steps_per_batch,
         per_device_train_batch_size=config.per_device_batch_size,
-        gradient_accumulation_steps=config.accumulation,
-        steps_per_generation=config.accumulation,
+        gradient_accumulation_steps=config.micro_batches // config.minibatches,
+        steps_per_generation=config.micro_batches,
         num_generations=config.num_generations,
         num_iterations=config.iterations,
         max_completion_length=config.max_tokens,
@@ -97,7 +97,7 @@ def arguments(
         torch_compile=config.torch_compile,
         logging_steps=1,
         # Between generation batches, so that a resumed run samples what it would have sampled.
-        save_steps=config.checkpoint_every * config.iterations,
+        save_steps=config.checkpoint_every * config.steps_per_batch,
         save_total_limit=2,
         dataloader_pin_memory=on_gpu,
         disable_tqdm=True,
@@ -159,7 +159,7 @@ def _evaluation(config: Training) -> dict[str, Any]:
     groups = max(1, config.per_device_batch_size // config.num_generations)
     return {
         "eval_strategy": "steps",
-        "eval_steps": config.evaluation.every * config.iterations,
+        "eval_steps": config.evaluation.every * config.steps_per_batch,
         "per_device_eval_batch_size": groups * config.num_generations,
     }
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState
 
 from maxk.artifacts import files
 from maxk.config import Training
 from maxk.progress import Progress
 from maxk.tracking import Run
 
+Logs = Mapping[str, Any] | None
 PATIENCE_S = 5.0  # in which a launcher notices that a process has ended
 LOST, CUT = 0.05, 0.25  # fractions of a step's completions from which a warning is due
 
@@ -32,20 +33,13 @@ class MetricsLog(TrainerCallback):
     def __init__(self, path: Path, run: Run) -> None:
         self._path, self._run = path, run
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         if not state.is_world_process_zero:
             return
         kept = [line for line in self._lines() if json.loads(line)["step"] <= state.global_step]
         files.write_text(self._path, "".join(kept))
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Logs = None, **_: Any) -> None:
         closing_summary = logs is not None and "train_runtime" in logs
         if not logs or closing_summary or not state.is_world_process_zero:
             return
@@ -67,26 +61,19 @@ class ProgressLine(TrainerCallback):
         self._label, self._status = label, ""
         self._progress: Progress | None = None
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         if state.is_world_process_zero:
             self._progress = Progress(state.max_steps, self._label, done=state.global_step)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Logs = None, **_: Any) -> None:
         if logs and logs.get("reward") is not None:
             self._status = f"reward {logs['reward']:.3f}, KL {logs.get('kl') or 0.0:.3f}"
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         if self._progress is not None:
             self._progress.advance(status=self._status)
 
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         if self._progress is not None:
             self._progress.close()
 
@@ -104,14 +91,7 @@ class EndsOfCompletions(TrainerCallback):
             "completions/clipped_ratio": (CUT, f"were cut at training.max_tokens={config.max_tokens}"),
         }
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Logs = None, **_: Any) -> None:
         if not logs or not state.is_world_process_zero:
             return
         for key, (least, complaint) in list(self._complaints.items()):
@@ -131,7 +111,7 @@ class KeepMilestones(TrainerCallback):
     def __init__(self, folders: Mapping[int, Path], save: Callable[[Path], None]) -> None:
         self._folders, self._save = folders, save
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         if state.global_step in self._folders:
             self._save(self._folders[state.global_step])
 
@@ -145,18 +125,11 @@ class FollowEntropy(TrainerCallback):
     def __init__(self, trainer: Any, targets: Sequence[float], config: Training) -> None:
         assert config.entropy_bonus is not None
         self._trainer, self._targets, self._bonus = trainer, targets, config.entropy_bonus
-        self._iterations = config.iterations
+        self._steps_per_batch = config.steps_per_batch
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Logs = None, **_: Any) -> None:
         if logs and "entropy" in logs:
-            below = logs["entropy"] <= self._targets[(state.global_step - 1) // self._iterations]
+            below = logs["entropy"] <= self._targets[(state.global_step - 1) // self._steps_per_batch]
             moved = self._trainer.entropy_coef + (self._bonus.step if below else -self._bonus.step)
             self._trainer.entropy_coef = min(max(moved, -self._bonus.largest), self._bonus.largest)
 
@@ -169,12 +142,7 @@ class SkipNonfinite(TrainerCallback):
     """
 
     def on_pre_optimizer_step(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        model: torch.nn.Module | None = None,
-        **_: Any,
+        self, args: Any, state: TrainerState, control: Any, model: torch.nn.Module | None = None, **_: Any
     ) -> None:
         assert model is not None
         finite = [parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None]
@@ -188,11 +156,11 @@ class SkipNonfinite(TrainerCallback):
 class StopOnSignal(TrainerCallback):
     """On SIGTERM (preemption, a cancelled job): finishes the generation batch, saves a checkpoint and stops.
 
-    If it stopped between the PPO iterations of a batch, the resumed run would draw other samples.
+    If it stopped between the optimiser steps of a batch, the resumed run would draw other samples.
     """
 
-    def __init__(self, iterations: int) -> None:
-        self._iterations = iterations
+    def __init__(self, steps_per_batch: int) -> None:
+        self._steps_per_batch = steps_per_batch
         self.received = False
         signal.signal(signal.SIGTERM, self._receive)
 
@@ -206,8 +174,8 @@ class StopOnSignal(TrainerCallback):
     def _receive(self, *_: Any) -> None:
         self.received = True
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if state.global_step % self._iterations == 0 and self._any_received():
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
+        if state.global_step % self._steps_per_batch == 0 and self._any_received():
             self.received = True
             control.should_save = True
             control.should_training_stop = True
