@@ -1,15 +1,15 @@
 """Training in two processes against one: the same completions give the same gradients, whatever shards the weights.
 
-    python benchmarks/two_gpus.py --config config/mini.yaml --model PATH                      # two GPUs, two minutes
+    python benchmarks/two_gpus.py --config config/mini.yaml --model PATH                      # two GPUs, five minutes
     python benchmarks/two_gpus.py --config tests/configs/seconds.yaml --shardings ddp         # a dry run on a CPU
 
 Completions are other problems' reference solutions, so every run trains on the same tokens. A run takes one generation
 batch and two PPO iterations of exact off-policy weights: in the second the policy has moved. `whole` micro-batches hold
 a group each; `split` ones hold half a group, and the processes share a group. Gradients are compared before clipping.
 
-The script prints the distance ‖g − g₁‖ / ‖g₁‖ of every run's gradient g to that of one process, of all weights and of
-the weight that the embedding and the language head share, and the distance of one process with split micro-batches,
-which is rounding. It exits with 1 if a distance exceeds `TOLERANCE`.
+The script prints the distances ‖g − g₁‖ / ‖g₁‖ of every run's gradients g to those of one process, of both iterations:
+of all weights, and of the weight that the embedding and the language head share. It exits with 1 if one exceeds
+`TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from maxk.training.arguments import arguments
 from maxk.trl import MaxkTrainer
 
 ROOT = Path(__file__).parent.parent
-TOLERANCE = {"bfloat16": 0.03, "float32": 1e-3}  # of a gradient's norm
-OBJECTIVE, ITERATIONS, LEARNING_RATE = "bon_offpolicy_exact", 2, 1e-3
+TOLERANCE = {"bfloat16": 0.05, "float32": 1e-3}  # of a gradient's norm
+# At a rate of 1e-3 completions had ratios of 0.3 to 6 in the second iteration, which magnify rounding.
+OBJECTIVE, ITERATIONS, LEARNING_RATE = "bon_offpolicy_exact", 2, 1e-4
 SHARDINGS = ("ddp", "fsdp2", "zero3")
 HELD = {"whole": 1.0, "split": 0.5}  # groups in a micro-batch
 GROUPS = 3  # of a generation batch of split micro-batches: two processes share the second
@@ -175,8 +176,9 @@ def start(config: str, model: str, sharding: str | None, held: str, folder: Path
     if not torch.cuda.is_available():
         launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [sys.executable, *(["-m", *launch] if sharding else []), *own]
+    one_gpu = {} if sharding else {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
     with (folder / f"{sharding}-{held}.log").open("w") as log:
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **one_gpu})
 
 
 def distances_of(folder: Path, sharding: str | None, held: str) -> list[float]:

@@ -207,6 +207,17 @@ def test_gpus_that_only_torch_knows_are_left_as_they_are(machine: Path, monkeypa
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
 
 
+def test_free_percents_need_not_be_next_to_each_other(start) -> None:
+    """Two of three jobs end, the first and the last: what they held is enough for a larger one."""
+    jobs = []
+    for _ in range(3):
+        jobs.append(start("gpus.hold(1, 0.3)", "0"))
+        assert jobs[-1].devices() == "0"
+    jobs[0].end()
+    jobs[2].end()
+    assert start("gpus.hold(1, 0.65)", "0").devices() == "0"
+
+
 def test_other_users_can_lock_the_gpu_of_a_job_that_ended(machine: Path) -> None:
     """Whatever the umask of the first user."""
     before = os.umask(0o077)

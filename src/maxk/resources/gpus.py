@@ -136,24 +136,40 @@ def _amount(count: int, size: int) -> str:
 
 
 def _take_free(devices: dict[str, str], count: int, size: int, taken: list[str]) -> None:
-    """Adds devices to `taken` until there are `count`, empty devices before shared ones."""
-    for first in range(_WHOLE - size + 1):
-        for name, uuid in devices.items():
-            if len(taken) < count and name not in taken and _lock(uuid, first, size):
-                taken.append(name)
+    """Adds devices to `taken` until there are `count`, those with most room first."""
+    for name, uuid in sorted(devices.items(), key=lambda one: -_room(one[1])):
+        if len(taken) < count and name not in taken and _lock(uuid, size):
+            taken.append(name)
 
 
-def _lock(uuid: str, first: int, size: int) -> bool:
-    """Whether `size` percent from `first` on were free; then this process holds them until it ends."""
+def _room(uuid: str) -> int:
+    """Percents of a device that no job holds. (Only the job that holds the queue asks or locks.)"""
     descriptor = _open(uuid)
+    try:
+        return sum(_lock_percent(descriptor, number) for number in range(_WHOLE))
+    finally:
+        os.close(descriptor)
+
+
+def _lock(uuid: str, size: int) -> bool:
+    """Whether `size` percents were free, next to each other or not; then this process holds them until it ends."""
+    descriptor, locked = _open(uuid), 0
+    for number in range(_WHOLE):
+        locked += _lock_percent(descriptor, number)
+        if locked == size:
+            os.set_inheritable(descriptor, True)  # for torchrun, which replaces this process
+            return True
+    os.close(descriptor)
+    return False
+
+
+def _lock_percent(descriptor: int, number: int) -> bool:
     # struct flock. These locks belong to the open file, as flock's do, and not to the process.
-    wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, first, size, 0)
+    wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
     except BlockingIOError:
-        os.close(descriptor)
         return False
-    os.set_inheritable(descriptor, True)  # for torchrun, which replaces this process
     return True
 
 

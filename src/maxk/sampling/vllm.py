@@ -1,6 +1,6 @@
 """Sampling with vLLM: one engine per job, fed request by request, so that its batch stays full until the last samples.
 
-*Seeds.* Every sample has a seed, the problem's seed plus the sample's number, at no measurable cost (docs/sampling.md).
+*Seeds.* Every sample has a seed, the problem's seed plus the sample's number; docs/sampling.md says what seeds cost.
 A repeated job on the same machine draws the same samples if vLLM's arithmetic does not depend on the batch; in 16 bits
 it does.
 
