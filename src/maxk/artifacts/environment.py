@@ -28,8 +28,8 @@ def quiet_libraries() -> None:
 def without(*libraries: str) -> Iterator[None]:
     """Within the context, imports of these libraries fail, and `find_spec` does not find them.
 
-    For optional imports: transformers and TRL import scikit-learn, SciPy, MLflow and peft wherever they are installed,
-    which takes a job seconds. What was imported before stays.
+    For optional imports: transformers and TRL import scikit-learn (with SciPy), MLflow and peft wherever they are
+    installed, which takes a job seconds. What was imported before stays.
     """
     hidden = {name: None for name in libraries if name not in sys.modules}
     sys.modules.update(hidden)  # type: ignore[arg-type]  # None marks a module that cannot be imported

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
 def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
     if not isinstance(config.base, PretrainedBase):
         return config.base.model, _reachable(config.base)
-    with environment.without("sklearn", "scipy", "peft"):
+    with environment.without("sklearn", "peft"):
         from maxk.training.pretrain import pretrain
 
     environment.quiet_libraries()

@@ -172,7 +172,7 @@ def _optimise(
 
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     training, name = config.training_of(objective), policy_name(objective, seed)
-    with environment.without("mlflow", "sklearn", "scipy", *(() if training.lora else ("peft",))):
+    with environment.without("mlflow", "sklearn", *(() if training.lora else ("peft",))):
         import torch
         from transformers.trainer_callback import PrinterCallback
 
