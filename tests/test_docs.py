@@ -244,7 +244,8 @@ def dry_runs() -> list[Command]:
 @pytest.mark.parametrize("command", dry_runs(), ids=lambda command: shlex.join(command.words)[:80])
 def test_snakemake_knows_what_to_do(command: Command, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "config", tmp_path / "config")
-    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    for name in ("tests", "benchmarks"):
+        (tmp_path / name).symlink_to(ROOT / name)
     for block in BLOCKS:
         if block.file and command.where.startswith(f"{block.page}:"):
             (tmp_path / block.file).write_text(block.text, encoding="utf-8")

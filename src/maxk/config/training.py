@@ -213,6 +213,8 @@ class Training(Section):
         """The keys that can change the trained policy; those that say where and how it is computed are left out."""
         execution = {"checkpoint_every", "nodes", "gpu", "accelerate", "gradient_checkpointing", "torch_compile"}
         generator = {"url", "gpu_memory_utilization", "kv_cache_gb", "tensor_parallel", "max_model_len"}
+        if self.minibatches == 1:
+            execution.add("minibatches")  # policies trained before the key existed remain valid
         return self.model_dump(exclude={**dict.fromkeys(execution, True), "generator": generator})
 
     @property
