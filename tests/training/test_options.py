@@ -1,4 +1,4 @@
-"""Objectives that a trainer accepts: those of every policy of the shipped configurations, and none without a gradient."""
+"""Objectives that a trainer accepts: every policy of the shipped configurations, none without a gradient."""
 
 from __future__ import annotations
 
