@@ -1,6 +1,7 @@
 """Writes docs/results-pocket.md and docs/results-pocket/ from the results of config/study.yaml.
 
-    python docs/study.py results/study        # after the experiments and the report; `make study` does all of it
+    python docs/study.py results/study            # after the experiments and the report; `make study` does all of it
+    python docs/study.py results/study --groups   # prints the section on training groups, which needs no evaluation
 
 Every number and every answer on the page is taken from a file of the results: the summary, and the Markdown of each
 experiment, whose answers are those of the `rules` in its config. No number is written here.
@@ -13,8 +14,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from maxk import config as configuration
 from maxk.config import Config
+from maxk.reporting import markdown, training_log
+from maxk.statistics import Floats
 
 PAGE = Path(__file__).parent / "results-pocket.md"
 FIGURES = ("max_at_k", "differences", "max_at_k_grid", "figure1", "figure2", "training", "ratios")
@@ -45,15 +50,31 @@ change every number. Intervals are over problems and training seeds ([Statistics
 """
 
 
-def main(root: Path) -> None:
+ERRORS = ("paper_weights_error", "first_order_error")
+GROUPS = """\
+Groups of training completions are graded before they are learned from, and these policies saw each problem once, so a
+training log is an evaluation on new problems, at k ≤ {n} and the training temperature, of the policy as it was. Means
+over the second half of the training and over seeds; the same seed means the same problems in the same order.
+Differences of the best of {n} are of single pairs of trainings: no interval is given, and no claim about methods. KL
+and entropy are in nats per token. Error: relative error of first-order weights, of the paper's own where the policy is
+trained with them.
+"""
+
+
+def main(root: Path, *options: str) -> None:
     config = configuration.load(root / "config.json")
+    if "--groups" in options:
+        print("\n".join(training_groups(config)))
+        return
     assets = PAGE.with_suffix("")
     shutil.rmtree(assets, ignore_errors=True)
     (assets / "experiments").mkdir(parents=True)
     for name in _files(config):
         if (root / name).exists():
             shutil.copy(root / name, assets / name)
-    PAGE.write_text("\n".join([_introduction(config), *_main(root), *_experiments(root, config), ""]))
+    PAGE.write_text(
+        "\n".join([_introduction(config), *_main(root), *_experiments(root, config), *training_groups(config), ""])
+    )
 
 
 def _files(config: Config) -> Iterator[str]:
@@ -107,5 +128,27 @@ def _experiments(root: Path, config: Config) -> Iterator[str]:
         yield path.read_text(encoding="utf-8").partition("\n")[2].strip()
 
 
+def training_groups(config: Config) -> Iterator[str]:
+    """Means over the second half of training of every policy that saw each problem once, and differences by seed."""
+    keys = ("reward", f"train_max@{config.training.num_generations}", "kl", "entropy", *ERRORS)
+    every = {name: training_log.read(config, name, keys) for name in config.every_objective}
+    once = {name: log for name, log in every.items() if log and config.training_of(name).epochs <= 1}
+    found = {name: {key: _second_half(values) for key, values in log.items()} for name, log in once.items()}
+    yield "\n## Training groups\n"
+    yield GROUPS.format(n=config.training.num_generations)
+    yield from markdown.head(["policy", "reward", "best of n", "minus GRPO, by seed", "KL", "entropy", "error"])
+    for name, means in found.items():
+        differences = means[keys[1]] - found["grpo"][keys[1]]
+        by_seed = "–" if name == "grpo" else ", ".join(f"{one:+.3f}" for one in differences)
+        error = next((f"{means[key].mean():.1%}" for key in ERRORS if key in means), "–")
+        numbers = [f"{means[key].mean():.3f}" for key in keys[:4]]
+        yield markdown.row([markdown.escape(config.label(name)), *numbers[:2], by_seed, *numbers[2:], error])
+
+
+def _second_half(values: Floats) -> Floats:
+    """[seeds, generation batches] → the mean of each seed."""
+    return np.asarray(values[:, values.shape[1] // 2 :].mean(axis=1))
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -23,7 +23,7 @@ def test_the_page_holds_summary_answers_and_questions(tmp_path: Path) -> None:
     files.write_text(results / "experiments" / "entropy.md", "**entropy: title**\n\n- **It is.** By +0.123.\n")
     files.write_text(docs / "results-pocket" / "stale.csv", "of an older run")
     shutil.copy(ROOT / "docs" / "study.py", docs)
-    subprocess.run([sys.executable, docs / "study.py", results], check=True)
+    subprocess.run([sys.executable, docs / "study.py", results], check=True, cwd=tmp_path)
     page = (docs / "results-pocket.md").read_text()
     assert page.count("114 trainings, 160 evaluated policies") == 1
     assert page.index("differences.png") < page.index("## Findings") < page.index("## Questions")
