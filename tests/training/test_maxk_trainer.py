@@ -129,11 +129,6 @@ def test_a_type_with_another_required_key_shows_the_mapping(name: str) -> None:
         as_objective(name, n=8)
 
 
-def test_a_statistic_of_binary_rewards_below_the_maximum_is_accepted() -> None:
-    three_of_five = {"type": "order_statistic", "k": 5, "statistic": "rank", "m": 3, "binary": True}
-    assert as_objective(three_of_five, n=8).ks == (5,)
-
-
 def test_a_function_never_gives_an_ungraded_group_a_gradient(letters_model: str, tmp_path: Path) -> None:
     def centred(rewards: Tensor) -> Tensor:
         return rewards - rewards.mean(dim=1, keepdim=True)
