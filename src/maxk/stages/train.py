@@ -173,7 +173,6 @@ def _optimise(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     training, name = config.training_of(objective), policy_name(objective, seed)
     with environment.without("mlflow", "sklearn", *(() if training.lora else ("peft",))):
-        import torch
         from transformers.trainer_callback import PrinterCallback
 
         from maxk.training.arguments import arguments, lora, schedule
@@ -182,15 +181,12 @@ def _optimise(
         from maxk.training.trainer import PolicyTrainer
 
     environment.quiet_libraries()
-    if not torch.cuda.is_available():
-        torch.set_num_threads(1)  # more threads do not speed up small models, and jobs run side by side
-    elif training.gpu < 1:
-        gpus.limit_memory(training.gpu)
+    _take_only_its_part(training)
     folder = Path(config.layout.policy(name)).parent
     tokenizer = models.tokenizer(base.model, base.revision, padding_side="left")
     rows, heldout = _prompts(config, training, problems, tokenizer, seed)
     order = schedule(training, len(rows), seed)
-    stop = StopOnSignal(training.steps_per_batch)
+    stop, log = StopOnSignal(training.steps_per_batch), MetricsLog(folder / "metrics.jsonl", run)
     with problem_grader.grader(config) as grader:
         grader.canary()
         run.tag("maxk.sandbox", grader.tier)
@@ -202,13 +198,7 @@ def _optimise(
             eval_dataset=heldout,
             processing_class=tokenizer,
             peft_config=lora(training),
-            callbacks=[
-                MetricsLog(folder / "metrics.jsonl", run),
-                EndsOfCompletions(training),
-                SkipNonfinite(),
-                stop,
-                ProgressLine(f"train {name}"),
-            ],
+            callbacks=[log, EndsOfCompletions(training), SkipNonfinite(), stop, ProgressLine(f"train {name}")],
             objective=config.every_objective[objective].spec,
             old_policy=training.old_policy,
             reference_precision=training.reference_precision,
@@ -229,6 +219,16 @@ def _optimise(
             raise SystemExit(128 + signal.SIGTERM)
         save(folder / "model")
         return {**environment.versions(), "sandbox": grader.tier}
+
+
+def _take_only_its_part(training: Training) -> None:
+    """Of the machine, which jobs share."""
+    import torch
+
+    if not torch.cuda.is_available():
+        torch.set_num_threads(1)  # more threads do not speed up small models, and jobs run side by side
+    elif training.gpu < 1:
+        gpus.limit_memory(training.gpu)
 
 
 def _train_or_stop(trainer: Any, training: Training, stop: StopOnSignal, checkpoints: Path) -> None:
