@@ -86,7 +86,8 @@ class Findings:
 
     @property
     def quantities(self) -> tuple[str, str]:
-        return "max@1", f"max@{self.config.report.headline_k}"
+        """What tables and figures show."""
+        return _shown(self.config)
 
     @cached_property
     def levels(self) -> dict[str, float]:
@@ -153,12 +154,17 @@ def _course(config: Config, scores: Scores, experiment: Experiment, row: str) ->
             "kl": np.hstack([start, np.maximum.accumulate(kl, axis=1)]),
             "tokens": np.hstack([start, log["num_tokens"][:, last]]),
         },
-        values={q: [_values(scores, one, q) for one in (BASE, *rows)] for q in _quantities(config)},
+        values={q: [_values(scores, one, q) for one in (BASE, *rows)] for q in _quantities(config, experiment)},
     )
 
 
-def _quantities(config: Config) -> tuple[str, str]:
+def _shown(config: Config) -> tuple[str, str]:
     return "max@1", f"max@{config.report.headline_k}"
+
+
+def _quantities(config: Config, experiment: Experiment) -> set[str]:
+    """Those shown and those that rules decide by."""
+    return {*_shown(config), *(rules.quantity(rule, experiment, config.report) for rule in experiment.rules)}
 
 
 def _values(scores: Scores, row: str, quantity: str) -> Values:
