@@ -213,3 +213,13 @@ def test_files_of_one_name_in_two_folders_are_told_apart(tmp_path: Path) -> None
         found.append(files.digest_of_all(paths, tmp_path / "inputs.json"))
     assert len(set(found)) == 3
     assert files.digest_of_all(paths[::-1], tmp_path / "inputs.json") == found[-1]
+
+
+def test_relative_and_absolute_paths_of_files_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dataset can name one file of each kind."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        Path(name).write_text(name)
+    absolute = [tmp_path / "a", tmp_path / "b"]
+    mixed = files.digest_of_all(["a", tmp_path / "b"], "inputs.json")
+    assert mixed == files.digest_of_all(absolute, "inputs.json")

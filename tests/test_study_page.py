@@ -9,6 +9,7 @@ from pathlib import Path
 
 from maxk import config as configuration
 from maxk.artifacts import files
+from maxk.reporting import figures
 
 ROOT = Path(__file__).parent.parent
 SUMMARY = "**maxk**\n\n## What was run\n\nThis.\n\n## Findings\n\n1. That.\n"
@@ -21,11 +22,17 @@ def test_the_page_holds_summary_answers_and_questions(tmp_path: Path) -> None:
     files.write_json(results / "config.json", config.model_dump(mode="json"))
     files.write_text(results / "summary.md", SUMMARY)
     files.write_text(results / "experiments" / "entropy.md", "**entropy: title**\n\n- **It is.** By +0.123.\n")
+    for policy in ("base", "grpo/seed0", "grpo/seed1", "grpo@1/seed0"):
+        files.write_text(results / "policies" / policy / "policy.json", "{}")
+        files.write_text(results / "scores" / policy / "pocket-open.parquet", "")
+        files.write_text(results / "scores" / policy / "pocket-rare.parquet", "")
     files.write_text(docs / "results-pocket" / "stale.csv", "of an older run")
     shutil.copy(ROOT / "docs" / "study.py", docs)
     subprocess.run([sys.executable, docs / "study.py", results], check=True, cwd=tmp_path)
     page = (docs / "results-pocket.md").read_text()
-    assert page.count("114 trainings, 160 evaluated policies") == 1
+    assert page.count("2 trainings, 4 evaluated policies") == 1
+    assert f"and 1 of its {len(config.experiments)} further experiments" in page
+    assert all(f"results-pocket/{name}.png" in page for name in figures.FIGURES)
     assert page.index("differences.png") < page.index("## Findings") < page.index("## Questions")
     for name, experiment in config.experiments.items():
         assert f"### {experiment.question}" in page

@@ -30,8 +30,12 @@ BATCHES = 40  # a milestone after 20; KL is smoothed over four batches, which ch
 
 @pytest.fixture
 def study(experiment: Callable[..., Experiment]) -> Experiment:
+    return made_up(experiment, STUDY)
+
+
+def made_up(experiment: Callable[..., Experiment], asked: Mapping[str, Any]) -> Experiment:
     """Two seeds. KL .2 at the milestone and .4 at the end for GRPO, .1 and .2 for BoN mean."""
-    made = experiment(experiments={"study": STUDY}, seeds=[0, 1])
+    made = experiment(experiments={"study": asked}, seeds=[0, 1])
     score(made, "base", 0.2)
     for objective, kl, at_milestone, at_end in (("grpo", 0.2, 0.4, 0.6), ("bon_mean", 0.1, 0.3, 0.7)):
         for seed in (0, 1):
@@ -108,6 +112,13 @@ def test_the_rules_answer(study: Experiment) -> None:
     assert above.startswith("- **It is above.** BoN mean − GRPO at max@128 and equal KL: +0.300 \\[")
     assert cost.startswith("- **No cost is shown.** BoN mean − GRPO at max@1 and equal KL: +0.300 \\[")
     assert "Rule: shown above zero: “It is above”; otherwise: “It is not shown above”." in text
+
+
+def test_a_rule_may_ask_for_another_k_than_the_table(experiment: Callable[..., Experiment]) -> None:
+    rule = {"policy": "bon_mean", "k": 2, "then": "Above", "otherwise": "Not shown above"}
+    made = made_up(experiment, {**STUDY, "rules": [rule]})
+    text = Path(experiments.write("study", made.config)[1]).read_text()
+    assert "**Above.** BoN mean − GRPO at max@2 and equal KL: +0.300 \\[" in text
 
 
 @pytest.mark.parametrize(

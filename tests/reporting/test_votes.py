@@ -59,10 +59,6 @@ def score(made: Experiment, policy: str, dataset: str, problems: Sequence[tuple[
     made.score(policy, dataset, rewards, inputs={"verdicts/0": files.digest(path)})
 
 
-def status(right: bool) -> str:
-    return "passed" if right else "wrong_answer"
-
-
 def answer(i: int, right: int, wrong: int) -> str:
     return "right" if i < right else "wrong" if i < right + wrong else f"other {i}"
 

@@ -62,6 +62,14 @@ def test_a_local_run_over_nodes_is_refused_when_it_starts(
     assert "training.nodes=2: only Slurm assigns several nodes" in capsys.readouterr().err
 
 
+def test_a_local_run_may_have_no_training(
+    seconds: configuration.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    changes = {"objectives": {}, "experiments": {}, "tracking": {"enabled": False}}
+    assert cli.main(["configure", "--local", json.dumps(seconds.model_dump(mode="json") | changes)]) == 0
+
+
 @pytest.mark.parametrize(("processes", "nodes"), [(1, 2), (3, 2)])
 def test_nodes_share_processes_equally(processes: int, nodes: int) -> None:
     with pytest.raises(ValueError, match=f"processes={processes} must be a multiple of nodes={nodes}"):

@@ -132,8 +132,8 @@ def local_data(wildcards):
 
 
 def content(paths):
-    """Params: what local inputs hold. Snakemake overlooks other content with an older date, such as another folder
-    moved here; of params that are functions of `input` too.
+    """Params: a digest of local inputs. Snakemake compares dates, so it overlooks a change of content with an older
+    date, such as another folder moved here.
     """
     with user_errors():
         return files.digest_of_all(paths, OUT.input_digests) if paths else None

@@ -155,7 +155,7 @@ def digest_of_all(paths: Sequence[str | Path], known: str | Path) -> str:
             if digests.get(path, [None])[0] != stamp:
                 digests[path] = [stamp, digest(path)]
         write_json(known, digests)
-    folder = os.path.commonpath([Path(path).parent for path in paths])
+    folder = os.path.commonpath([Path(path).absolute().parent for path in paths])
     return digest_of({os.path.relpath(path, folder): digests[str(Path(path).resolve())][1] for path in paths})
 
 

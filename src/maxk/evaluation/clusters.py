@@ -12,12 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from maxk.estimators import Floats
 from maxk.evaluation.selection import NONE, distinct
-
-Integers = NDArray[np.int64]
 
 
 def distinct_programs(verdicts: pa.Table, n: int, ks: Sequence[int]) -> Floats:

@@ -6,8 +6,8 @@ differences to the reference at the same point, each with its interval over prob
 
     batches   generation batches seen, the same for all policies at a milestone
     tokens    tokens of prompts and completions generated so far, `num_tokens` of the training log
-    kl        KL to the base model in nats per token, from the training log: mean over a tenth of the run around the
-              point, on training prompts; made monotonic, as the running maximum
+    kl        KL to the base model in nats per token, from the training log, on training prompts: mean over a tenth of
+              the run around the point (at the end, over the last twentieth); made monotonic by its running maximum
 
 Equal KL is the largest KL that every seed of every policy reaches, equal tokens likewise. The scores of each seed,
 problem by problem, are interpolated linearly between the two neighbouring points of its own training, the base model
@@ -40,7 +40,7 @@ from maxk.reporting.load import Scores, load
 from maxk.reporting.rendering import to_csv
 from maxk.statistics import Floats
 
-AXES = {"kl": "KL to the base model (nats per token)", "tokens": "tokens trained on"}
+AXES = {"kl": "KL to the base model (nats per token)", "tokens": "tokens of prompts and completions"}
 LEVELS = {"kl": "equal KL", "tokens": "equal tokens"}
 KL_WINDOW = 1 / 10  # of the run
 
@@ -86,7 +86,8 @@ class Findings:
 
     @property
     def quantities(self) -> tuple[str, str]:
-        return "max@1", f"max@{self.config.report.headline_k}"
+        """What tables and figures show."""
+        return _shown(self.config)
 
     @cached_property
     def levels(self) -> dict[str, float]:
@@ -153,12 +154,17 @@ def _course(config: Config, scores: Scores, experiment: Experiment, row: str) ->
             "kl": np.hstack([start, np.maximum.accumulate(kl, axis=1)]),
             "tokens": np.hstack([start, log["num_tokens"][:, last]]),
         },
-        values={q: [_values(scores, one, q) for one in (BASE, *rows)] for q in _quantities(config)},
+        values={q: [_values(scores, one, q) for one in (BASE, *rows)] for q in _quantities(config, experiment)},
     )
 
 
-def _quantities(config: Config) -> tuple[str, str]:
+def _shown(config: Config) -> tuple[str, str]:
     return "max@1", f"max@{config.report.headline_k}"
+
+
+def _quantities(config: Config, experiment: Experiment) -> set[str]:
+    """Those shown and those that rules decide by."""
+    return {*_shown(config), *(rules.quantity(rule, experiment, config.report) for rule in experiment.rules)}
 
 
 def _values(scores: Scores, row: str, quantity: str) -> Values:

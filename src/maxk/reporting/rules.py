@@ -46,18 +46,21 @@ class Decision:
 
 
 def decide(experiment: Experiment, report: Report, compare: Compare) -> list[Decision]:
-    """Every rule with its decision, in the order of the config."""
-    asked = [(r, r.reference or experiment.reference, _quantity(r, experiment, report)) for r in experiment.rules]
-    found = [compare(rule.policy, reference, quantity) for rule, reference, quantity in asked]
-    present = [one["p_mean"] for one in found if one]
-    corrected = map(float, statistics.holm(present) if present else ())
+    """Every rule with its decision, in the order of the config.
+
+    A rule without scores counts in the correction, with p = 1, so its own p-value cannot raise those of others later.
+    """
+    asked = [(r, r.reference or experiment.reference, quantity(r, experiment, report)) for r in experiment.rules]
+    found = [compare(rule.policy, reference, decider) for rule, reference, decider in asked]
+    corrected = statistics.holm([one.get("p_mean", 1.0) for one in found]) if found else ()
     return [
-        Decision(rule, reference, quantity, one, next(corrected) if one else float("nan"), report.confidence)
-        for (rule, reference, quantity), one in zip(asked, found, strict=True)
+        Decision(rule, reference, decider, one, float(p), report.confidence)
+        for (rule, reference, decider), one, p in zip(asked, found, corrected, strict=True)
     ]
 
 
-def _quantity(rule: Rule, experiment: Experiment, report: Report) -> str:
+def quantity(rule: Rule, experiment: Experiment, report: Report) -> str:
+    """What decides a rule, such as "max@128"."""
     return f"maj@{experiment.vote}" if rule.vote else f"max@{rule.k or report.headline_k}"
 
 

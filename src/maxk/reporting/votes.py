@@ -1,7 +1,7 @@
 """maj@k: the expected reward of the answer that most of k samples agree on (`maxk.evaluation.selection.by_vote`).
 
-Samples agree if their programs print the same on every test; no expected output is used. Read from the verdicts that
-the scores were made from.
+Samples agree if their programs print the same on every test; no expected output is used. The expectation is simulated,
+with the same draws for every policy. Read from the verdicts that the scores were made from.
 """
 
 from __future__ import annotations

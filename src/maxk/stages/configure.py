@@ -18,7 +18,7 @@ from maxk.resources import gpus, launcher
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("configure", help="write the resolved configuration and start the tracking")
     parser.add_argument("content", help="the configuration as JSON")
-    parser.add_argument("--local", action="store_true", help="jobs run on this machine: it must be enough")
+    parser.add_argument("--local", action="store_true", help="jobs run on this machine: it must have what they need")
     parser.set_defaults(run=run)
 
 
@@ -41,6 +41,6 @@ def _require_machine(config: Config) -> None:
     """Raises UserError if this machine alone cannot run the training jobs."""
     if config.gpus:
         gpus.require(config.gpus)
-    nodes = max(config.training_of(name).nodes for name in config.objectives)
+    nodes = max((config.training_of(name).nodes for name in config.objectives), default=1)
     if nodes > 1:
         raise launcher.needs_slurm(nodes)
