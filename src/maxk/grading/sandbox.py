@@ -118,7 +118,8 @@ def require_room(limits: Limits) -> None:
 
 def _pids_limits() -> Iterator[tuple[Path, int]]:
     """The limits on processes of this process's control groups (version 1 or 2) and their parents."""
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+    groups = Path("/proc/self/cgroup")
+    for line in groups.read_text().splitlines() if groups.exists() else ():
         _, controllers, path = line.split(":", 2)
         if controllers in ("", "pids"):
             group = _CGROUPS / controllers / path.lstrip("/")
