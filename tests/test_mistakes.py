@@ -451,11 +451,8 @@ def test_a_python_that_is_too_old(tmp_path: Path) -> None:
 
 
 def test_a_config_file_that_is_not_there(tmp_path: Path) -> None:
-    """Told before Snakemake, which would show a traceback."""
-    (tmp_path / ".venv").mkdir()
-    (tmp_path / ".venv" / ".ready-cpu").touch()
-    locks = ("pyproject.toml", "requirements/cpu.txt", "requirements/test.txt")
-    old = [option for file in locks for option in ("--old-file", file)]
-    done = _make(tmp_path, *old, "run", "LOCK=cpu", "CONFIG=mien.yaml")
+    """Told before an environment is built, and before Snakemake, which would show a traceback."""
+    done = _make(tmp_path, "run", "CONFIG=mien.yaml")
     assert done.returncode == 2
-    assert "no config file mien.yaml; config/ holds some" in done.stdout
+    assert "no config file mien.yaml; config/ holds some" in done.stderr
+    assert not (tmp_path / ".venv").exists()
