@@ -381,14 +381,6 @@ def test_a_mistake_is_one_line_with_its_fix(name: str, here: Here, capsys: pytes
         assert part in line
 
 
-def test_a_mistyped_command_names_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        cli.main(["tabel", "table2"])
-    assert exit_.value.code == 2
-    assert "invalid choice: 'tabel'" in (said := capsys.readouterr().err)
-    assert "table" in said
-
-
 # -------------------------------------------------------------------------------------------------- snakemake, make
 FAKE_PYTHON = f"""#!/bin/sh
 case "$*" in *prepare*) kill -9 $$;; esac
