@@ -49,10 +49,14 @@ KERNELS := $(addprefix test-numerics-,default avx2 $(sort $(shell grep -om1 avx5
 .PHONY: environment run study test test-all test-numerics $(KERNELS) test-vllm test-integrations test-bounds test-slurm \
 	test-kubernetes check docs build lock beside audit ui clean
 
+# Before an environment is built, which takes minutes.
+ifneq ($(CONFIG),)
+$(if $(wildcard $(CONFIG)),,$(error no config file $(CONFIG); config/ holds some))
+endif
+
 environment: $(READY)
 
 run: $(READY)
-	@test -z "$(CONFIG)" || test -f "$(CONFIG)" || { echo "no config file $(CONFIG); config/ holds some"; exit 2; }
 	snakemake --cores all $(if $(CONFIG),--configfile $(CONFIG))
 
 study: $(READY)

@@ -70,6 +70,32 @@ def test_the_help_of_a_command_shows_its_usage(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.startswith("usage: maxk score [-h]")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["shwo"], "maxk: no command 'shwo' (did you mean 'show'?); see `maxk --help`"),
+        (["grade", "a"], "maxk grade: the following arguments are required: samples; see `maxk grade --help`"),
+        (["compare", "a", "b", "--level", "95"], "maxk compare: argument --level: '95' is not between 0 and 1; see "),
+    ],
+)
+def test_a_wrong_argument_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = cli.main(arguments)
+    except SystemExit as ended:
+        status = ended.code
+    error = capsys.readouterr().err
+    assert (status, error.count("\n")) == (2, 1)
+    assert error.startswith(said)
+
+
+def test_the_version_is_that_of_the_package(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    cited = next(line for line in (root / "CITATION.cff").read_text().splitlines() if line.startswith("version:"))
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"maxk {cited.split()[1].strip(chr(34))}\n"
+
+
 def test_a_reader_that_has_enough_is_no_error(root: Path) -> None:
     """`maxk plan | head -1`."""
     command = [sys.executable, "-m", "maxk", "plan"]

@@ -210,7 +210,7 @@ def test_counts_leave_no_max_at_k(tmp_path: Path) -> None:
     a = verdicts(tmp_path / "a.jsonl", {"p": [0.5, 1.0], "q": [0.0, 0.5]})
     found = compare(paired(read(a, csv(tmp_path / "b.csv", [("p", 2, 1), ("q", 2, 0)]))), [1, 2])
     assert {one.metric for one in found.estimates} == {"pass"}
-    assert "No max@k: a system has only counts of right samples." in found.notes
+    assert "No max@k: a system has only counts of correct samples." in found.notes
 
 
 def test_scores_and_verdicts_of_the_pipeline(tmp_path: Path) -> None:

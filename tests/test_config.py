@@ -14,6 +14,15 @@ from maxk.config.reference import reference
 from maxk.errors import UserError
 from maxk.objectives import OBJECTIVES
 
+RULE = {"policy": "bon_mean", "then": "a", "otherwise": "b"}
+FOLLOWS = {"type": "grpo", "training": {"entropy_bonus": {"like": "short"}}}
+
+
+def question(**keys: object) -> dict:
+    """An overlay with one experiment."""
+    return {"experiments": {"x": {"question": "?", "policies": ["grpo", "bon_mean"], "reference": "grpo", **keys}}}
+
+
 # overlay on the default config → what the one-line message must hold
 FAULTS = {
     "unknown section": ({"trainig": {}}, ["trainig", "did you mean 'training'"]),
@@ -53,6 +62,34 @@ FAULTS = {
     "schedule above n": (
         {"objectives": {"a": {"type": "bon_loo1", "k": {"schedule": "linear", "start": 12, "end": 1}}}},
         ["k=12", "num_generations=8"],
+    ),
+    "unknown key in a list": (
+        question(rules=[{"policy": "bon_mean", "thn": "a", "otherwise": "b"}]),
+        ["rules.0.thn", "'then'"],
+    ),
+    "a rule about itself": (question(rules=[{**RULE, "policy": "grpo"}]), ["experiments.x.rules", "with itself"]),
+    "a rule with a k that is not scored": (question(rules=[{**RULE, "k": 3}]), ["k=3", "report.ks"]),
+    "a rule about a vote that is not counted": (question(rules=[{**RULE, "vote": True}]), ["experiment's `vote`"]),
+    "rules without a list": (question(rules=RULE), ["experiments.x.rules: expected a list"]),
+    "a flag for a number": (question(vote=True), ["experiments.x.vote: expected an integer, got true"]),
+    "no policies": (question(policies=[]), ["reference='grpo'", "none"]),
+    "no source": ({"base": {}}, ["base: needs the key 'source'"]),
+    "a section in one word": (
+        {"training": {"entropy_bonus": 0.1}},
+        ["training.entropy_bonus: expected keys and values"],
+    ),
+    "no seeds": ({"seeds": []}, ["seeds: at least 1 needed"]),
+    "too many GPUs": (
+        {"gpus": 1, "training": {"processes": 4, "per_device_batch_size": 32}},
+        ["objectives.grpo, objectives.grpo_binary and ", "others: training.processes=4"],
+    ),
+    "the entropy of a shorter training": (
+        {"objectives": {"short": {"type": "grpo", "training": {"epochs": 0.5}}, "b": FOLLOWS}},
+        ["objectives.b.training.entropy_bonus.like: 'short' ends first"],
+    ),
+    "the entropy of larger batches": (
+        {"objectives": {"short": {"type": "grpo", "training": {"prompts_per_step": 32}}, "b": FOLLOWS}},
+        ["'short' ends first", "prompts_per_step=32"],
     ),
     "k = n has no gradient": ({"objectives": {"a": {"type": "bon_mean", "k": 8}}}, ["no gradient", "k < n"]),
     "off-policy with one iteration": (
@@ -145,6 +182,7 @@ def test_faults_are_named_in_one_line(name: str, defaults: dict) -> None:
         configuration.parse(configuration.overlay(defaults, changes))
     message = str(error.value)
     assert "\n" not in message
+    assert len(message) < 900
     for part in expected:
         assert part in message
 

@@ -198,6 +198,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     ("changes", "words"),
     [
         ({"tiny": "nowhere"}, "nowhere: no model can be read from there"),
+        ({"tiny": "/nowhere"}, "/nowhere: no such folder; give a folder with a model, or a hub id"),
         ({"own.jsonl": "absent.jsonl"}, "--problems absent.jsonl: no such file or folder"),
         ({"own.jsonl": "mbpq"}, "source='mbpq' is unknown (did you mean 'mbpp'?)"),
         ({"1": "0.5"}, "--temperatures 0.5 0.5: one is given twice"),

@@ -381,14 +381,6 @@ def test_a_mistake_is_one_line_with_its_fix(name: str, here: Here, capsys: pytes
         assert part in line
 
 
-def test_a_mistyped_command_names_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        cli.main(["tabel", "table2"])
-    assert exit_.value.code == 2
-    assert "invalid choice: 'tabel'" in (said := capsys.readouterr().err)
-    assert "table" in said
-
-
 # -------------------------------------------------------------------------------------------------- snakemake, make
 FAKE_PYTHON = f"""#!/bin/sh
 case "$*" in *prepare*) kill -9 $$;; esac
@@ -451,11 +443,8 @@ def test_a_python_that_is_too_old(tmp_path: Path) -> None:
 
 
 def test_a_config_file_that_is_not_there(tmp_path: Path) -> None:
-    """Told before Snakemake, which would show a traceback."""
-    (tmp_path / ".venv").mkdir()
-    (tmp_path / ".venv" / ".ready-cpu").touch()
-    locks = ("pyproject.toml", "requirements/cpu.txt", "requirements/test.txt")
-    old = [option for file in locks for option in ("--old-file", file)]
-    done = _make(tmp_path, *old, "run", "LOCK=cpu", "CONFIG=mien.yaml")
+    """Told before an environment is built, and before Snakemake, which would show a traceback."""
+    done = _make(tmp_path, "run", "CONFIG=mien.yaml")
     assert done.returncode == 2
-    assert "no config file mien.yaml; config/ holds some" in done.stdout
+    assert "no config file mien.yaml; config/ holds some" in done.stderr
+    assert not (tmp_path / ".venv").exists()

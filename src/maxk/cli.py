@@ -16,9 +16,11 @@ import select
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
+from maxk import __version__
 from maxk.errors import UserError, missing_extra, resource_error
 
 # By what a user wants, in the order of `maxk --help`.
@@ -46,10 +48,18 @@ _EXTRA_OF_LIBRARY = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """Reports a wrong argument in one line, without the usage; its subparsers do, too."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+
+
 def parser(stages: Sequence[str] = STAGES) -> argparse.ArgumentParser:
     """The parser of some subcommands, by default of all."""
-    top = argparse.ArgumentParser(prog="maxk", formatter_class=argparse.RawDescriptionHelpFormatter, add_help=False)
+    top = _Parser(prog="maxk", formatter_class=argparse.RawDescriptionHelpFormatter, add_help=False)
     top.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+    top.add_argument("--version", action="version", version=f"maxk {__version__}", help=argparse.SUPPRESS)
     subparsers = top.add_subparsers(dest="stage", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     for stage in stages:
         try:
@@ -97,9 +107,18 @@ def _overview(helps: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
+def _unknown(command: str) -> str:
+    nearest = get_close_matches(command, STAGES, n=1)
+    meant = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+    return f"no command {command!r}{meant}; see `maxk --help`"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
+    if given and not given[0].startswith("-") and given[0] not in STAGES:
+        print(f"maxk: {_unknown(given[0])}", file=sys.stderr)
+        return 2
     # The other subcommands import what this one may not need: building the schema of a config takes seconds.
     args = parser(given[:1] if given and given[0] in STAGES else STAGES).parse_args(given)
     signal.signal(signal.SIGTERM, _terminate)

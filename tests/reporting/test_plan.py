@@ -94,6 +94,13 @@ def test_times_of_finished_jobs_replace_the_rates(
     assert "measured, not estimated by rates: train bon_offpolicy (2 runs), sample (2 runs)" in said
 
 
+def test_the_experiments_that_a_plan_leaves_out_are_named(defaults: dict, rates: Rates, root: Path) -> None:
+    paper = configuration.parse(configuration.overlay(defaults, configuration.read_yaml(root / "config/paper.yaml")))
+    said = "not in this plan: experiments k_sweep (`maxk plan --experiment NAME`)"
+    assert said in list(plan.lines(paper, rates, "7b-h100"))
+    assert "not in this plan" not in "\n".join(plan.lines(paper.restricted_to("k_sweep"), rates, "7b-h100"))
+
+
 def test_processes_share_the_tokens_and_hold_their_gpus(defaults: dict, rates: Rates, root: Path) -> None:
     paper = configuration.parse(configuration.overlay(defaults, configuration.read_yaml(root / "config/paper.yaml")))
     row = next(row for row in plan.plan(paper, rates.profiles["7b-h100"]) if row.stage == "train grpo")

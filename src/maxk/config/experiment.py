@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from maxk.artifacts.paths import BASE, Layout, policy_name, trained
 from maxk.config.base import Base, PretrainedBase
-from maxk.config.messages import explain, suggest
+from maxk.config.messages import explain, suggest, together
 from maxk.config.objectives import AnyObjective, Experiment, Objective
 from maxk.config.report import Report, Tracking
 from maxk.config.sampling import Sampling
@@ -82,7 +82,7 @@ class Config(Section):
     def _consistent(self) -> Config:
         problems = list(self._contradictions())
         if problems:
-            raise ValueError("; ".join(problems))
+            raise ValueError(together(problems))
         return self
 
     def _contradictions(self) -> Iterator[str]:
@@ -178,15 +178,17 @@ class Config(Section):
                 f"makes none; set {where}.training.iterations to 2 or more (paper: 3), or minibatches"
             )
         if (followed := self.entropy_of(name)) is not None:
-            yield from self._entropy_contradictions(followed, f"{where}.training.entropy_bonus.like")
+            yield from self._entropy_contradictions(training, followed, f"{where}.training.entropy_bonus.like")
         if "datasets" in objective.training:
             yield from self._dataset_contradictions(training.datasets, f"{where}.training.datasets")
 
-    def _entropy_contradictions(self, followed: str, where: str) -> Iterator[str]:
+    def _entropy_contradictions(self, training: Training, followed: str, where: str) -> Iterator[str]:
         if followed not in self.every_objective:
             yield f"{where}: no objective {followed!r}{suggest(followed, self.every_objective)}"
         elif self.entropy_of(followed) is not None:
             yield f"{where}: {followed!r} follows another training itself"
+        else:
+            yield from _fewer_batches(self.training_of(followed), training, f"{where}: {followed!r}")
 
     def _where(self, objective: str) -> str:
         owner = self.owner(objective)
@@ -309,6 +311,16 @@ class Config(Section):
         else:
             raise ValueError(f"no stage {stage!r}")
         return json.loads(json.dumps(parts))  # type: ignore[no-any-return]
+
+
+def _fewer_batches(followed: Training, training: Training, which: str) -> Iterator[str]:
+    """A training cannot follow, batch by batch, one that ends before it; other datasets are compared by the stage."""
+    own, other = (one.epochs / one.prompts_per_step for one in (training, followed))
+    if followed.datasets == training.datasets and other < own:
+        yield (
+            f"{which} ends first: it has epochs={followed.epochs:g}, prompts_per_step={followed.prompts_per_step}, "
+            f"this training {training.epochs:g} and {training.prompts_per_step}"
+        )
 
 
 _SECRET = re.compile(r"://[^/\s]*:[^/\s]*@|\bhf_[A-Za-z0-9]{20,}")

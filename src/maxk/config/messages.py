@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,11 +15,38 @@ RENAMED = {
     "training.microbatch_completions": "per_device_batch_size",
 }
 
+_MAPPING = "expected keys and values"
+# pydantic speaks of tuples and instances of classes; users write YAML.
+_PLAIN = {
+    "tuple_type": "expected a list",
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "too_short": "at least {min_length} needed",
+    "int_parsing": "expected an integer",
+    "int_type": "expected an integer",
+    "int_from_float": "expected an integer",
+    "union_tag_not_found": "needs the key {discriminator}",
+}
+
+
+def together(faults: Iterable[str]) -> str:
+    """Faults as one line; those that differ in the key only are written once, with three keys at most."""
+    keys: dict[str, list[str]] = {}
+    for fault in faults:
+        key, colon, what = fault.partition(": ")
+        keys.setdefault(what if colon else fault, []).append(key if colon else "")
+    return "; ".join(": ".join(filter(None, (_some(found), what))) for what, found in keys.items())
+
+
+def _some(keys: Sequence[str]) -> str:
+    return ", ".join(keys) if len(keys) <= 3 else f"{', '.join(keys[:2])} and {len(keys) - 2} others"
+
 
 def explain(error: ErrorDetails, model: type[BaseModel], prefix: str = "") -> str:
     """One pydantic error as `key: what is wrong, what was got`."""
     location, source = _without_source(error["loc"])
-    key = prefix + ".".join(str(part) for part in location)
+    key = prefix + ".".join(str(part) for part in location if part != "[key]")
     if error["type"] == "extra_forbidden":
         if renamed := next((new for old, new in RENAMED.items() if f".{key}".endswith(f".{old}")), None):
             return f"{key}: renamed to {renamed}"
@@ -31,7 +58,8 @@ def explain(error: ErrorDetails, model: type[BaseModel], prefix: str = "") -> st
         return f"{key}: {message}" if key else message
     if error["type"] == "missing":
         return f"{key}: missing"
-    return f"{key}: {message[0].lower()}{message[1:]}, got {error['input']!r}"
+    message = _PLAIN.get(error["type"], message[0].lower() + message[1:]).format(**error.get("ctx", {}))
+    return f"{key}: {message}, got {error['input']!r}"
 
 
 def _without_source(location: Sequence[Any]) -> tuple[list[Any], str | None]:
@@ -64,6 +92,8 @@ def _children(schema: dict[str, Any], node: dict[str, Any], part: Any) -> list[d
     node = _resolve(schema, node)
     if part in node.get("properties", {}):
         child = node["properties"][part]
+    elif isinstance(part, int) and "items" in node:
+        child = node["items"]
     else:
         child = node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), {})
     if not isinstance(child, dict):

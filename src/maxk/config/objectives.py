@@ -206,7 +206,9 @@ class Experiment(Section):
     @model_validator(mode="after")
     def _rows_differ(self) -> Experiment:
         if self.reference not in self.rows:
-            raise ValueError(f"reference={self.reference!r} is not one of its policies: {', '.join(self.rows)}")
+            raise ValueError(
+                f"reference={self.reference!r} is not one of its policies: {', '.join(self.rows) or 'none'}"
+            )
         if len(set(self.rows)) != len(self.rows):
             raise ValueError(f"a policy is named twice: {', '.join(self.rows)}")
         return self

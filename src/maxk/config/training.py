@@ -70,7 +70,7 @@ class EntropyBonus(Section):
     def _acts(self) -> EntropyBonus:
         adaptive = self.target is not None or self.like is not None
         if self.coefficient == 0 and not adaptive:
-            raise ValueError("give a coefficient above 0 or a target; otherwise leave the entropy bonus out")
+            raise ValueError("give a coefficient above 0, a target or like; otherwise leave the entropy bonus out")
         if self.like is not None and (self.target is not None or self.coefficient):
             raise ValueError("like gives the target, and the coefficient starts at 0; leave both out")
         if not adaptive and {"step", "largest"} & self.model_fields_set:
@@ -172,8 +172,8 @@ class Training(Section):
             )
         if batch // quantum % self.minibatches:
             raise ValueError(
-                f"minibatches={self.minibatches} must divide the {batch // quantum} micro-batches that each process "
-                "makes of a generation batch; lower per_device_batch_size"
+                f"minibatches={self.minibatches} must divide the micro-batches of each process, which are "
+                f"{batch} / {quantum} = {batch // quantum} per generation batch; lower per_device_batch_size"
             )
         return self
 

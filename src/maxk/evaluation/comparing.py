@@ -135,7 +135,7 @@ def _statements(given: Paired) -> Iterator[str]:
             "that wrote them, and say nothing about how another training with the same method would do."
         )
     if given.metrics == ("pass",):
-        yield "No max@k: a system has only counts of right samples."
+        yield "No max@k: a system has only counts of correct samples."
 
 
 def _means(curves: dict[tuple[str, str], Floats], ks: Sequence[int], level: float) -> Iterator[Mean]:

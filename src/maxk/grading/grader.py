@@ -84,10 +84,10 @@ class Stats:
 
     def summary(self) -> str:
         """For a progress bar: the fraction cached or repeated, and the fraction of each status so far."""
-        known = (self.cached + self.deduplicated) / max(self.submissions, 1)
+        reused = (self.cached + self.deduplicated) / max(self.submissions, 1)
         total = max(self.statuses.total(), 1)
         parts = [f"{status} {count / total:.0%}" for status, count in self.statuses.most_common(4)]
-        return ", ".join([f"known {known:.0%}", *parts])
+        return ", ".join([f"reused {reused:.0%}", *parts])
 
     def complaints(self) -> list[str]:
         """One line per kind of fault that is not the fault of a program."""

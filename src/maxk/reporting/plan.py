@@ -234,6 +234,8 @@ def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
         time = _time(total(rows).device_hours / devices)
         yield f"{time} on {markdown.count(devices, 'GPU')}, if none is ever idle"
     yield f"{_size(peak_disk_gb(config, rows, profile))} of disk at most, with the checkpoints of training jobs"
+    if config.experiments:
+        yield f"not in this plan: experiments {', '.join(config.experiments)} (`maxk plan --experiment NAME`)"
     if timed := [f"{row.stage} ({markdown.count(row.measured, 'run')})" for row in rows if row.measured]:
         yield f"measured, not estimated by rates: {', '.join(timed)}"
     yield ""

@@ -183,6 +183,8 @@ def _name(args: argparse.Namespace) -> str:
 def _is_chat_model(model: str, revision: str | None) -> bool:
     from maxk.artifacts import models
 
+    if model.startswith(("/", "./", "../", "~")) and not Path(model).exists():
+        raise UserError(f"{model}: no such folder; give a folder with a model, or a hub id")
     try:
         return models.tokenizer(model, revision).chat_template is not None
     except (OSError, ValueError) as error:
