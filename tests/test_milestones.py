@@ -7,6 +7,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from maxk.artifacts import files
 from pipeline import RESULTS, maxk, planned, snakemake
 
@@ -27,6 +29,7 @@ def test_milestones_are_part_of_the_graph(finished: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_milestone_is_a_policy_of_its_own(finished: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(finished, folder, symlinks=True)
