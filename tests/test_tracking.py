@@ -46,9 +46,10 @@ def client(config: Config) -> MlflowClient:
 
 
 def runs(config: Config) -> dict[str, Any]:
-    """All runs by name."""
+    """All runs by name, of several the newest."""
     where = files.read_json(config.layout.tracking)
-    return {run.info.run_name: run for run in client(config).search_runs([where["experiment_id"]])}
+    found = client(config).search_runs([where["experiment_id"]], order_by=["attributes.start_time ASC"])
+    return {run.info.run_name: run for run in found}
 
 
 def parent(config: Config) -> Any:

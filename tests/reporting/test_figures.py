@@ -189,8 +189,8 @@ def test_a_batchs_value_is_the_mean_over_the_iterations_that_log_it() -> None:
         {"step": 5, "ratio_q99": 1.0},
         {"step": 6, "ratio_q99": 2.0},
     ]
-    assert training_log._by_batch(run, "ratio_q99", iterations=3) == pytest.approx([1.3, 1.5])
-    assert training_log._by_batch(run, "reward", iterations=3) == pytest.approx([0.1, 0.3])
+    assert training_log._by_batch(run, "ratio_q99", steps=3) == pytest.approx([1.3, 1.5])
+    assert training_log._by_batch(run, "reward", steps=3) == pytest.approx([0.1, 0.3])
 
 
 def test_half_a_line_of_metrics_is_one_line_of_error(small: Experiment) -> None:
