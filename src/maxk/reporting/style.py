@@ -129,7 +129,7 @@ def save(figure: Figure, paths: Iterable[str]) -> None:
 
 def message(text: str) -> Figure:
     """A small figure that only says why there is nothing to draw."""
-    figure = plt.figure(figsize=(6.4, 0.8))
+    figure = plt.figure(figsize=(8, 0.8))
     figure.text(0.5, 0.5, text, ha="center", va="center", color="#555555")
     return figure
 
