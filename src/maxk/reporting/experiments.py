@@ -60,16 +60,21 @@ _AXES = {
 
 def write(name: str, config: Config) -> list[str]:
     """Makes the experiment's files; returns their paths. Raises UserError if there is no such experiment."""
-    if name in config.experiments and config.experiments[name].milestones:
-        return matched.write(name, config)
-    findings = collect(name, config)
     paths = [config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png", "pdf")]
-    frame = table(findings)
-    files.write_text(paths[0], to_csv(frame))
-    files.write_text(paths[1], to_markdown(findings, frame))
+    along = name in config.experiments and config.experiments[name].milestones
     with style.applied():
-        style.save(draw(findings, style.looks(config)), paths[2:])
+        frame, text, drawing = (matched.make if along else make)(name, config)
+        files.write_text(paths[0], to_csv(frame))
+        files.write_text(paths[1], text)
+        style.save(drawing, paths[2:])
     return paths
+
+
+def make(name: str, config: Config) -> tuple[pd.DataFrame, str, Figure]:
+    """The experiment's table, Markdown and figure; within `style.applied`."""
+    findings = collect(name, config)
+    frame = table(findings)
+    return frame, to_markdown(findings, frame), draw(findings, style.looks(config))
 
 
 # ------------------------------------------------------------------------------------------------------ collect

@@ -37,7 +37,6 @@ from maxk.config import Config, Experiment
 from maxk.errors import UserError
 from maxk.reporting import estimates, markdown, rules, style, training_log
 from maxk.reporting.load import Scores, load
-from maxk.reporting.rendering import to_csv
 from maxk.statistics import Floats
 
 AXES = {"kl": "KL to the base model (nats per token)", "tokens": "tokens of prompts and completions"}
@@ -110,16 +109,11 @@ class Findings:
         return estimates.contrast(sides, self.config.report, crossed=len(self.scores.seeds) > 1)
 
 
-def write(name: str, config: Config) -> list[str]:
-    """Makes the experiment's files; returns their paths."""
+def make(name: str, config: Config) -> tuple[pd.DataFrame, str, Figure]:
+    """The experiment's table, Markdown and figure; within `style.applied`."""
     findings = collect(name, config)
-    paths = [config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png", "pdf")]
     frame = table(findings)
-    files.write_text(paths[0], to_csv(frame))
-    files.write_text(paths[1], to_markdown(findings, frame))
-    with style.applied():
-        style.save(draw(findings, style.looks(config)), paths[2:])
-    return paths
+    return frame, to_markdown(findings, frame), draw(findings, style.looks(config))
 
 
 # ------------------------------------------------------------------------------------------------------ collect
