@@ -45,11 +45,14 @@ def client(config: Config) -> MlflowClient:
     return MlflowClient(files.read_json(config.layout.tracking)["uri"])
 
 
+PARENT = "mlflow.parentRunId"
+
+
 def runs(config: Config) -> dict[str, Any]:
-    """All runs by name, of several the newest."""
+    """The runs of the experiment's present run by name, and that run itself; of several the newest."""
     where = files.read_json(config.layout.tracking)
     found = client(config).search_runs([where["experiment_id"]], order_by=["attributes.start_time ASC"])
-    return {run.info.run_name: run for run in found}
+    return {run.info.run_name: run for run in found if where["run_id"] in (run.info.run_id, run.data.tags.get(PARENT))}
 
 
 def parent(config: Config) -> Any:
