@@ -130,5 +130,5 @@ def test_an_experiment_that_was_never_run_is_empty(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["clean", "experiment", "--yes"]) == 0
-    assert capsys.readouterr().out.split()[:3] == ["experiment", "0", "B"]
+    assert capsys.readouterr().out.split()[:3] == ["experiment", "0", "bytes"]
     assert list(tmp_path.iterdir()) == []

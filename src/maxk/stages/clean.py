@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rich.filesize import decimal
+
 from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.config import RESERVED
@@ -53,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"--yes needs the kinds to remove: {', '.join(KINDS)}")
     root = Path(configuration.experiment(args.config).layout.root)
     for kind in args.kinds or KINDS:
-        print(f"{kind:12} {_human(sum(map(size, _places(root, kind)))):>9}  {KINDS[kind][0]}")
+        print(f"{kind:12} {decimal(sum(map(size, _places(root, kind)))):>9}  {KINDS[kind][0]}")
     if not args.yes:
         print(f"nothing was removed; `maxk clean KIND --yes` removes a kind from {root}/")
         return
@@ -93,11 +95,3 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     else:
         shutil.rmtree(path)  # follows no links
-
-
-def _human(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

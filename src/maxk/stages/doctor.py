@@ -14,12 +14,9 @@ import argparse
 import contextlib
 import importlib.util
 import os
-import platform
 import pwd
 import shutil
 import tomllib
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -93,20 +90,13 @@ def gpus() -> list[float]:
 
 def hub_responds() -> bool:
     """Whether the Hugging Face hub, or the mirror named by HF_ENDPOINT, responds."""
-    if _offline():
-        return False
-    url = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    from huggingface_hub import constants, utils
+
     try:
-        urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=HUB_TIMEOUT_S).close()
-    except urllib.error.HTTPError:
-        return True
-    except (OSError, ValueError):
+        utils.get_session().head(constants.ENDPOINT, timeout=HUB_TIMEOUT_S)
+    except Exception:  # of whichever library the hub's client uses, or because HF_HUB_OFFLINE is set
         return False
     return True
-
-
-def _offline() -> bool:
-    return os.environ.get("HF_HUB_OFFLINE", "") not in ("", "0")
 
 
 def has_vllm() -> bool:
@@ -121,8 +111,8 @@ def machine_checks(gpu_gb: list[float]) -> Iterator[Check]:
     unused = "nvidia-smi is here but torch finds no GPU: `make environment LOCK=gpu`, or fix the driver"
     advice = unused if shutil.which("nvidia-smi") and not gpu_gb else ""
     yield Check("gpu", f"{len(gpu_gb)}: {found}" if gpu_gb else "none: everything runs on the CPU", fix=advice)
-    silent = "not asked, HF_HUB_OFFLINE is set" if _offline() else "does not respond"
-    yield Check("hub", "responds" if hub_responds() else f"{silent}: only cached or local models and datasets work")
+    silent = "does not respond, or HF_HUB_OFFLINE is set: only cached or local models and datasets work"
+    yield Check("hub", "responds" if hub_responds() else silent)
     yield check_vllm(bool(gpu_gb))
 
 
@@ -139,7 +129,6 @@ def check_vllm(gpu: bool) -> Check:
 def software_checks(config: Config) -> Iterator[Check]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     yield check_user()
-    yield check_python(project["requires-python"])
     yield check_packages(locked(project))
     yield check_sandbox(config)
     yield check_results(config)
@@ -153,14 +142,6 @@ def check_user() -> Check:
         return Check("user", pwd.getpwuid(os.getuid()).pw_name)
     except KeyError:
         return Check("user", f"{os.getuid()}, an id without an account", fix="export LOGNAME=$(id -u)")
-
-
-def check_python(required: str) -> Check:
-    from packaging.specifiers import SpecifierSet
-
-    ok = platform.python_version() in SpecifierSet(required)
-    fix = "" if ok else "make PYTHON=/path/to/python3.11"
-    return Check("python", f"{platform.python_version()} (needs {required})", ok, fix)
 
 
 def locked(project: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@
     mirror.send(config)        # new events of all jobs
     mirror.finalize(config, failed=False)
 
-`tracking.json` holds where MLflow is and, for each job, its run and how many bytes of its events were sent. Sending a
+`tracking.json` holds where MLflow is and, for each job, its run and how many bytes of its events were sent. Sending an
 event twice changes nothing, so a process that is killed while sending loses nothing.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shlex
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -26,10 +25,6 @@ from maxk.errors import UserError
 from maxk.tracking import jobs, page, server
 
 _BATCH = 1000  # metrics that MLflow takes at once
-
-
-class Deleted(UserError):
-    """The experiment was deleted in MLflow, which keeps its name taken."""
 
 
 def start(config: Config) -> None:
@@ -47,8 +42,6 @@ def start(config: Config) -> None:
         where["experiment_id"] = _experiment(client, config, uri)
         before = files.read_json(path) if Path(path).exists() else {}
         files.write_json(path, where | _run_and_sent(client, config, where, before))
-    except Deleted:
-        raise
     except Exception as error:
         raise UserError(
             f"tracking: MLflow at {where['uri']} cannot start ({server.reason(error)}); fix MLFLOW_TRACKING_URI or set "
@@ -63,18 +56,14 @@ def _folder(config: Config, uri: str) -> str | None:
 
 
 def _experiment(client: Any, config: Config, uri: str) -> str:
-    """Finds or creates the experiment. Raises Deleted."""
+    """Finds, restores or creates the experiment: MLflow keeps the name of a deleted one taken."""
     name, artifacts = server.experiment_name(config), server.artifacts_of(config, uri)
     found = client.get_experiment_by_name(name)
     if found and artifacts not in (None, found.artifact_location):  # another folder's: its files would go there
         name = f"{name} in {_folder(config, uri)}"
         found = client.get_experiment_by_name(name)
     if found and found.lifecycle_stage == "deleted":
-        command = f"mlflow experiments restore --experiment-id {found.experiment_id}"
-        raise Deleted(
-            f"tracking: the experiment {name!r} was deleted in MLflow; restore it: MLFLOW_TRACKING_URI="
-            f"{shlex.quote(server.without_secrets(uri))} {command}"
-        )
+        client.restore_experiment(found.experiment_id)
     experiment_id = str(found.experiment_id if found else client.create_experiment(name, artifacts))
     for tag, value in page.tags(config).items():
         client.set_experiment_tag(experiment_id, tag, value)
