@@ -88,22 +88,34 @@ def test_policies_are_compared_where_each_seed_reaches_the_kl_of_the_least_moved
 
 
 def test_levels_between_points_are_interpolated_seed_by_seed(study: Experiment) -> None:
-    """BoN mean's second seed ends at KL .15: its end, and for GRPO three quarters of the way from base to milestone."""
+    """BoN mean's second seed ends at KL .15: its end, and for GRPO √¾ of the way from base (0) to milestone (.2)."""
     write_log(study, "bon_mean/seed1", [0.1] * 23 + [0.15] * 17, tokens=500)
     rows = table(study)
     assert rows["grpo", "equal KL"]["kl"] == pytest.approx(0.15)
-    assert rows["grpo", "equal KL"]["max@1"] == pytest.approx(0.25 * 0.2 + 0.75 * 0.425)
-    halfway = (0.3 + 0.7) / 2  # of seed 0, between .1 and .2
-    assert rows["bon_mean", "equal KL"]["max@1"] == pytest.approx((halfway + 0.75) / 2)
+    assert rows["grpo", "equal KL"]["max@1"] == pytest.approx(0.2 + 0.75**0.5 * (0.425 - 0.2))
+    between = 0.3 + 0.4 * (1.5**0.5 - 1) / (2**0.5 - 1)  # seed 0, from .3 at KL .1 to .7 at .2
+    assert rows["bon_mean", "equal KL"]["max@1"] == pytest.approx((between + 0.75) / 2)
     assert rows["bon_mean", "equal tokens"]["tokens"] == 20_000
     assert rows["bon_mean", "equal tokens"]["max@1"] == pytest.approx((0.3 + 0.75) / 2)
 
 
+def course(kl: Sequence[float], values: Sequence[float]) -> matched.Course:
+    """One seed, one problem."""
+    points = [[np.array([[value]])] for value in values]
+    return matched.Course("x", range(len(kl)), {"kl": np.array([kl])}, {"max@1": points})
+
+
 def test_a_fall_in_kl_does_not_turn_a_course_back() -> None:
-    course = matched.Course(
-        "x", [0, 1, 2], {"kl": np.array([[0.0, 0.3, 0.3]])}, {"max@1": [[np.array([[v]])] for v in (0, 1, 5)]}
-    )
-    assert [course.interpolated("kl", at, "max@1")[0][0, 0] for at in (0.15, 0.3)] == [0.5, 1.0]
+    found = course([0.0, 0.3, 0.3], [0, 1, 5])
+    assert [found.interpolated("kl", at, "max@1")[0][0, 0] for at in (0.075, 0.3)] == pytest.approx([0.5, 1.0])
+
+
+@pytest.mark.parametrize("distance", [0.05, 0.3, 0.5, 0.99])
+def test_interpolation_is_unbiased_where_kl_is_the_square_of_the_distance(distance: float) -> None:
+    """A policy that moves a distance d has KL d²/2, and its score rises by .4 d: in the first interval, and later."""
+    moved = np.array([0.0, 0.4, 1.0])
+    found = course(moved**2 / 2, 0.2 + 0.4 * moved)
+    assert found.interpolated("kl", distance**2 / 2, "max@1")[0][0, 0] == pytest.approx(0.2 + 0.4 * distance)
 
 
 def test_the_rules_answer(study: Experiment) -> None:

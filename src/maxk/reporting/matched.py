@@ -10,9 +10,12 @@ differences to the reference at the same point, each with its interval over prob
               the run around the point (at the end, over the last twentieth); made monotonic by its running maximum
 
 Equal KL is the largest KL that every seed of every policy reaches, equal tokens likewise. The scores of each seed,
-problem by problem, are interpolated linearly between the two neighbouring points of its own training, the base model
-being the first; then policies are compared as everywhere else (`maxk.statistics.difference`). So the interval covers
-problems and seeds. It covers neither the error of the interpolation nor that of the measured KL.
+problem by problem, are interpolated linearly, in √KL or in tokens, between the two neighbouring points of its own
+training, the base model being the first; then policies are compared as everywhere else (`maxk.statistics.difference`).
+So the interval covers problems and seeds. It covers neither the error of the interpolation nor that of the measured KL.
+
+√KL, because near the base model KL grows with the square of the distance in the weights, and scores grow with the
+distance: linear interpolation in KL would be biased low in the first interval.
 
     maxk experiment matched --config results/config.json      # results/experiments/matched.{csv,md,png,pdf}
 """
@@ -56,8 +59,9 @@ class Course:
     values: Mapping[str, Sequence[Values]]  # by quantity, one per point
 
     def interpolated(self, axis: str, target: float, quantity: str) -> Values:
-        """Values where each seed reaches `target`, by linear interpolation between its neighbouring points."""
-        parts = [_weights(points, target) for points in self.at[axis]]
+        """Values where each seed reaches `target`, by interpolation between its neighbouring points."""
+        scale = np.sqrt if axis == "kl" else np.asarray
+        parts = [_weights(scale(points), scale(target)) for points in self.at[axis]]
         points = self.values[quantity]
         return [
             np.stack([sum(w * points[i][d][seed] for i, w in one.items()) for seed, one in enumerate(parts)])
@@ -65,7 +69,7 @@ class Course:
         ]
 
 
-def _weights(points: Floats, target: float) -> dict[int, float]:
+def _weights(points: Floats, target: Any) -> dict[int, float]:
     """The neighbouring points of `target` and their weights."""
     after = int(np.clip(np.searchsorted(points, target), 1, len(points) - 1))
     span = points[after] - points[after - 1]
@@ -145,7 +149,7 @@ def _course(config: Config, scores: Scores, experiment: Experiment, row: str) ->
         policy=row,
         batches=[0, *batches],
         at={
-            "kl": np.hstack([start, np.maximum.accumulate(kl, axis=1)]),
+            "kl": np.maximum.accumulate(np.hstack([start, kl]), axis=1),
             "tokens": np.hstack([start, log["num_tokens"][:, last]]),
         },
         values={q: [_values(scores, one, q) for one in (BASE, *rows)] for q in _quantities(config, experiment)},
@@ -237,8 +241,8 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
         f"{markdown.interval_over(len(scores.seeds))}. Reference: {scores.labels[experiment.reference]}, at the same "
         f"point; differences are paired. Sandbox: {scores.sandbox}.",
         "Equal KL and equal tokens are the largest that every seed of every policy reaches; scores there are "
-        "interpolated between the points of each training. KL is in nats per token, on training prompts. Intervals do "
-        "not cover its error.",
+        "interpolated between the points of each training, linearly in √KL or in tokens. KL is in nats per token, on "
+        "training prompts. Intervals do not cover its error.",
         *markdown.seed_notes(len(scores.seeds)),
         *(f"{note}." for note in scores.notes),
     ]
