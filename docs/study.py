@@ -4,7 +4,8 @@
     python docs/study.py results/study --groups   # prints the section on training groups, which needs no evaluation
 
 Every number and every answer on the page is taken from a file of the results: the summary, and the Markdown of each
-experiment, whose answers are those of the `rules` in its config. No number is written here.
+experiment, whose answers are those of the `rules` in its config. No number is written here. Results made by different
+versions of the source are refused.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from maxk import config as configuration
+from maxk.artifacts import files
+from maxk.artifacts.provenance import require_equal
 from maxk.config import Config
+from maxk.errors import UserError
 from maxk.reporting import markdown, training_log
 from maxk.statistics import Floats
 
@@ -63,6 +67,7 @@ trained with them.
 
 def main(root: Path, *options: str) -> None:
     config = configuration.load(root / "config.json")
+    _require_one_source(root)
     if "--groups" in options:
         print("\n".join(training_groups(config)))
         return
@@ -74,6 +79,16 @@ def main(root: Path, *options: str) -> None:
             shutil.copy(root / name, assets / name)
     parts = [_introduction(root, config), *_main(root), *_experiments(root, config), *training_groups(config)]
     PAGE.write_text("\n".join([*parts, ""]))
+
+
+def _require_one_source(root: Path) -> None:
+    """Raises UserError unless all policies and scores were made by the same source."""
+    policies, scores = sorted((root / "policies").rglob("policy.json")), sorted((root / "scores").rglob("*.parquet"))
+    made = {path: files.read_policy(path).environment for path in policies}
+    made |= {path: files.read_provenance(path).environment for path in scores}
+    sources = [(str(path), {"source": environment.get("source")}) for path, environment in made.items()]
+    for one in sources[1:]:
+        require_equal(*sources[0], *one, remedy="remove the results and run `make study` again, at one revision")
 
 
 def _files(config: Config) -> Iterator[str]:
@@ -151,4 +166,8 @@ def _second_half(values: Floats) -> Floats:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    try:
+        main(Path(sys.argv[1]), *sys.argv[2:])
+    except UserError as error:
+        print(f"study: {error}", file=sys.stderr)
+        sys.exit(2)

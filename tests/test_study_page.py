@@ -8,11 +8,41 @@ import sys
 from pathlib import Path
 
 from maxk import config as configuration
-from maxk.artifacts import files
+from maxk.artifacts import files, records
+from maxk.artifacts.records import Policy, Provenance
 from maxk.reporting import figures
 
 ROOT = Path(__file__).parent.parent
 SUMMARY = "**maxk**\n\n## What was run\n\nThis.\n\n## Findings\n\n1. That.\n"
+
+
+def evaluate(results: Path, policy: str, source: str = "0123") -> None:
+    """An evaluated policy, made by one version of the source."""
+    environment = {"source": source}
+    made = Policy(policy, policy, "model", environment=environment)
+    files.write_policy(results / "policies" / policy / "policy.json", made)
+    for dataset in ("pocket-open", "pocket-rare"):
+        provenance = Provenance("score", "study", {}, environment=environment)
+        columns = dict.fromkeys(records.SCORE.names, ())
+        files.write_table(results / "scores" / policy / f"{dataset}.parquet", columns, records.SCORE, provenance)
+
+
+def write_page(folder: Path) -> tuple[int, str]:
+    """Exit status and stderr of docs/study.py in a copy of docs/."""
+    (folder / "docs").mkdir(exist_ok=True)
+    script = shutil.copy(ROOT / "docs" / "study.py", folder / "docs")
+    done = subprocess.run([sys.executable, script, folder / "results"], cwd=folder, capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+def test_results_of_two_versions_of_the_source_are_refused(tmp_path: Path) -> None:
+    config = configuration.experiment(ROOT / "config" / "study.yaml")
+    files.write_json(tmp_path / "results" / "config.json", config.model_dump(mode="json"))
+    evaluate(tmp_path / "results", "base")
+    evaluate(tmp_path / "results", "grpo/seed0", source="4567")
+    status, said = write_page(tmp_path)
+    assert (status, said.count("\n")) == (2, 1)
+    assert "grpo/seed0/policy.json do not belong together: source is '0123' in one and '4567' in the other" in said
 
 
 def test_the_page_holds_summary_answers_and_questions(tmp_path: Path) -> None:
@@ -23,12 +53,9 @@ def test_the_page_holds_summary_answers_and_questions(tmp_path: Path) -> None:
     files.write_text(results / "summary.md", SUMMARY)
     files.write_text(results / "experiments" / "entropy.md", "**entropy: title**\n\n- **It is.** By +0.123.\n")
     for policy in ("base", "grpo/seed0", "grpo/seed1", "grpo@1/seed0"):
-        files.write_text(results / "policies" / policy / "policy.json", "{}")
-        files.write_text(results / "scores" / policy / "pocket-open.parquet", "")
-        files.write_text(results / "scores" / policy / "pocket-rare.parquet", "")
+        evaluate(results, policy)
     files.write_text(docs / "results-pocket" / "stale.csv", "of an older run")
-    shutil.copy(ROOT / "docs" / "study.py", docs)
-    subprocess.run([sys.executable, docs / "study.py", results], check=True, cwd=tmp_path)
+    assert write_page(tmp_path) == (0, "")
     page = (docs / "results-pocket.md").read_text()
     assert page.count("2 trainings, 4 evaluated policies") == 1
     assert f"and 1 of its {len(config.experiments)} further experiments" in page
