@@ -58,7 +58,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
 
 def overlay(defaults: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`changes` laid over `defaults` (see the module's docstring for what merges and what replaces)."""
+    """`changes` laid over `defaults`: sections merge key by key, except for `REPLACED_WHOLE`; other values replace."""
     merged = dict(defaults)
     for key, value in changes.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
