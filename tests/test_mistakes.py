@@ -253,7 +253,7 @@ MISTAKES = {
         _no_gpu,
     ),
     "vLLM not installed": Mistake(
-        "maxk sample base", ("vLLM is not installed", "docs/sampling.md", "backend=transformers"), _not_installed
+        "maxk sample base", ("vLLM is not installed", "docs/sampling.md", "choose transformers"), _not_installed
     ),
     "no accelerate file": Mistake(
         "maxk train grpo --seed 0",

@@ -34,11 +34,12 @@ def request(prompt: str) -> Request:
     return Request("p/0", prompt, 0, 4, seed=1)
 
 
-def test_vllm_is_never_replaced_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("key", ["sampling.backend", "training.generator.backend"])
+def test_vllm_is_never_replaced_silently(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"sampling\.backend=vllm: vLLM is not installed here \(docs/sampling\.md"):
-        sampling.require_installed(Sampling(backend="vllm"))
-    sampling.require_installed(Sampling())
+    with pytest.raises(UserError, match=rf"{key}=vllm: vLLM is not installed \(docs/sampling"):
+        sampling.require_installed(key, "vllm")
+    sampling.require_installed(key, "transformers")
 
 
 def test_a_prompt_gets_one_beginning_of_sequence(base_model: str) -> None:

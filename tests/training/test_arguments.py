@@ -13,7 +13,6 @@ from transformers import LlamaForCausalLM
 
 from maxk.config import EntropyBonus, Generator, Heldout, Lora, Training
 from maxk.errors import UserError
-from maxk.stages.train import require_generator
 from maxk.training.arguments import arguments, lora, milestones, schedule
 from maxk.trl.vllm import UNUSED_UTILIZATION
 
@@ -153,13 +152,6 @@ def test_revision_and_device_map_reach_policy_and_reference(
     args = arguments(changed(processes=processes), tmp_path, seed=0, prompts=8, revision="abc123")
     tiny.make_trainer(letters_model, args, processing_class=tiny.tokenizer(letters_model))
     assert asked == [("abc123", device_map)] * 2
-
-
-def test_a_missing_vllm_is_an_error_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    require_generator(TRAINING)
-    with pytest.raises(UserError, match=r"training\.generator\.backend=vllm: vLLM is not installed here"):
-        require_generator(changed(generator=Generator(backend="vllm")))
 
 
 # ---- the shipped accelerate files

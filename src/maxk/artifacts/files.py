@@ -117,6 +117,7 @@ def _flock(handle: IO[bytes], how: int) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
+    """Writes a UTF-8 file atomically, as do all functions here that write."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -126,6 +127,7 @@ def write_json(path: str | Path, content: Any) -> None:
 
 
 def read_json(path: str | Path) -> Any:
+    """The content of a JSON file. Raises UserError if the file is absent or damaged."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -278,6 +280,7 @@ def write_policy(path: str | Path, policy: Policy) -> None:
 
 
 def read_policy(path: str | Path) -> Policy:
+    """The policy in a `policy.json`. Raises UserError if the file is absent, damaged, or of something else."""
     content = read_json(path)
     try:
         return Policy(**content)

@@ -195,13 +195,10 @@ def _transformers(policy: Policy, config: Sampling) -> Backend:
     return TransformersBackend(policy, config)
 
 
-def require_installed(config: Sampling) -> None:
-    """Raises UserError if the backend's library is missing; the other backend never replaces it."""
-    if config.backend == "vllm" and importlib.util.find_spec("vllm") is None:
-        raise UserError(
-            "sampling.backend=vllm: vLLM is not installed here (docs/sampling.md says how to); or choose "
-            "backend=transformers"
-        )
+def require_installed(key: str, backend: str) -> None:
+    """Raises UserError if the library of the backend that `key` names is missing; no other backend replaces it."""
+    if backend == "vllm" and importlib.util.find_spec("vllm") is None:
+        raise UserError(f"{key}=vllm: vLLM is not installed (docs/sampling.md says how); or choose transformers")
 
 
 def _vllm(policy: Policy, config: Sampling) -> Backend:

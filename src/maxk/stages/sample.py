@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
 
     config = configuration.load(args.config)
     launcher.clear()
-    sampling.require_installed(config.sampling)
+    sampling.require_installed("sampling.backend", config.sampling.backend)
     policy = files.read_policy(config.layout.policy(args.policy))
     mine = share_of(config, args.shard)
     tasks = {name: _tasks(config, name, mine) for name in config.evaluated}

@@ -11,7 +11,6 @@ of its own, such as `grpo@1/seed0`, when the training ends.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import shutil
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from maxk import config as configuration
-from maxk import tracking
+from maxk import sampling, tracking
 from maxk.artifacts import files
 from maxk.artifacts.digests import digest_of
 from maxk.artifacts.paths import BASE, at_milestone, policy_name
@@ -36,8 +35,6 @@ from maxk.tracking import reporters
 from maxk.training import accelerate_config
 
 if TYPE_CHECKING:
-    from transformers.trainer_callback import TrainerCallback
-
     from maxk.training.callbacks import StopOnSignal
 
 
@@ -54,7 +51,8 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.every_objective)}")
     training = config.training_of(args.objective)
     accelerate_config.require_sound(training, config.gpus)
-    require_generator(training)
+    # TRL would say so only after loading the model.
+    sampling.require_installed("training.generator.backend", training.generator.backend)
     reporters.prepare(config)
     if not launcher.launched():
         launcher.clear()
@@ -81,18 +79,8 @@ def run(args: argparse.Namespace) -> None:
         tracked.metrics({f"final/{key}": last.get(key) for key in ("reward", "kl", "entropy")}, step=last["step"])
 
 
-def require_generator(training: Training) -> None:
-    """Raises UserError if the configured generator is not installed; TRL would say so only after loading the model."""
-    if training.generator.backend == "vllm" and importlib.util.find_spec("vllm") is None:
-        raise UserError(
-            "training.generator.backend=vllm: vLLM is not installed here (`maxk doctor` says how to install it); or "
-            "choose backend: transformers, which is slower"
-        )
-
-
 def require_room(config: Config, training: Training) -> None:
     """Raises UserError if a prompt leaves less than `training.max_tokens` of the base model's context length."""
-    from maxk import sampling
     from maxk.artifacts import models
     from maxk.data import prompts
 
@@ -173,8 +161,6 @@ def _optimise(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     training, name = config.training_of(objective), policy_name(objective, seed)
     with environment.without("mlflow", "sklearn", *(() if training.lora else ("peft",))):
-        from transformers.trainer_callback import PrinterCallback
-
         from maxk.training.arguments import arguments, lora, schedule
         from maxk.training.callbacks import EndsOfCompletions, MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
         from maxk.training.reward import PassRateReward
@@ -205,10 +191,8 @@ def _optimise(
             stop=training.stop,
             kv_cache_gb=training.generator.kv_cache_gb,
         )
-        trainer.remove_callback(PrinterCallback)
         save = partial(_save_model, trainer, tokenizer)
-        trainer.add_callback(_milestones(config, objective, len(order), checkpoints, save))
-        _follow_entropy(trainer, config, objective, seed, len(order))
+        _adjust_callbacks(trainer, config, objective, seed, len(order), checkpoints, save)
         if trainer.is_world_process_zero():
             _unpublish(config, objective, seed)
         _train_or_stop(trainer, training, stop, checkpoints)
@@ -241,23 +225,26 @@ def _train_or_stop(trainer: Any, training: Training, stop: StopOnSignal, checkpo
         raise
 
 
-def _milestones(
-    config: Config, objective: str, prompts: int, checkpoints: Path, save: Callable[[Path], None]
-) -> TrainerCallback:
+def _adjust_callbacks(
+    trainer: Any,
+    config: Config,
+    objective: str,
+    seed: int,
+    prompts: int,
+    checkpoints: Path,
+    save: Callable[[Path], None],
+) -> None:
+    """Adds those that keep milestones and that follow another training's entropy, if the configuration names one."""
+    from transformers.trainer_callback import PrinterCallback
+
     from maxk.training.arguments import milestones
-    from maxk.training.callbacks import KeepMilestones
+    from maxk.training.callbacks import FollowEntropy, KeepMilestones
 
     training = config.training_of(objective)
+    trainer.remove_callback(PrinterCallback)  # `ProgressLine` and `MetricsLog` show what it prints
     kept = milestones(training, prompts, config.milestones(objective))
     folders = {batches * training.steps_per_batch: _milestone(checkpoints, batches) for batches in kept}
-    return KeepMilestones(folders, save)
-
-
-def _follow_entropy(trainer: Any, config: Config, objective: str, seed: int, prompts: int) -> None:
-    """Lets the trainer follow the entropy of another training, where the configuration names one."""
-    from maxk.training.callbacks import FollowEntropy
-
-    training = config.training_of(objective)
+    trainer.add_callback(KeepMilestones(folders, save))
     if (followed := config.entropy_of(objective)) is not None:
         targets = entropy_targets(config, followed, seed, prompts // training.prompts_per_step)
         trainer.add_callback(FollowEntropy(trainer, targets, training))

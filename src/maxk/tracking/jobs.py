@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from maxk.artifacts import environment
 from maxk.artifacts.digests import digest_of
 
 if TYPE_CHECKING:
@@ -121,5 +121,5 @@ def _tags(config: Config, stage: str, of: Mapping[str, str]) -> dict[str, str]:
 
 
 def git_tags() -> dict[str, str]:
-    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return {"mlflow.source.git.commit": done.stdout.strip()} if done.returncode == 0 else {}
+    commit = environment.revision()
+    return {"mlflow.source.git.commit": commit} if commit else {}
