@@ -137,7 +137,7 @@ def test_the_sandbox_is_the_one_that_the_grader_takes(seconds: Config) -> None:
 
 
 def test_a_sandbox_that_cannot_be_had_is_bad(seconds: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maxk.grading.grader.TIERS", ())
+    monkeypatch.setattr("maxk.grading.servers.TIERS", ())
     check = doctor.check_sandbox(seconds)
     assert not check.ok
     assert check.fix

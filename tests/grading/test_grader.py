@@ -23,8 +23,7 @@ import pytest
 from honest_programs import PROGRAMS as HONEST
 
 from maxk.errors import UserError
-from maxk.grading import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache, checkers, pool
-from maxk.grading import grader as grading
+from maxk.grading import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache, checkers, event_loop, pool
 from maxk.grading.comparison import output_digest
 from maxk.grading.planning import plan
 from maxk.grading.pool import Server
@@ -179,7 +178,7 @@ print(1)
 
 
 def limit_checkers(monkeypatch: pytest.MonkeyPatch, limits: Limits) -> None:
-    for module in (grading, checkers):
+    for module in (event_loop, checkers):
         monkeypatch.setattr(module, "CHECKER_LIMITS", limits)
 
 
@@ -319,7 +318,7 @@ def test_sleepers_are_run_again_together(monkeypatch: pytest.MonkeyPatch) -> Non
 
         def watched(self: Server, job: Any) -> None:
             send(self, job)
-            together.append([job.isolated for server in grader._servers for job in server.jobs.values()])
+            together.append([job.isolated for server in grader._servers.running for job in server.jobs.values()])
 
         monkeypatch.setattr(Server, "send", watched)
         sleepers = [(f"import time\ntime.sleep(60)#{i}", [("", "")]) for i in range(6)]
@@ -345,7 +344,7 @@ def test_a_dead_server_is_replaced_and_its_work_redone() -> None:
         for count, (_, verdict) in enumerate(grader.grade_iter(items)):
             rewards.append(verdict.reward)
             if count == 20:
-                shell = grader._servers[0].process.process.pid
+                shell = grader._servers.running[0].process.process.pid
                 server = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0]
                 os.kill(int(server), signal.SIGKILL)
         assert rewards == [1.0] * 300
@@ -429,7 +428,7 @@ def test_canary(grader: Grader, monkeypatch: pytest.MonkeyPatch) -> None:
     before = grader.stats.submissions
     grader.canary()
     assert grader.stats.submissions == before
-    monkeypatch.setattr("maxk.grading.grader.outputs_match", lambda *_: True)
+    monkeypatch.setattr("maxk.grading.event_loop.outputs_match", lambda *_: True)
     with pytest.raises(UserError, match="canary"):
         grader.canary()
 
@@ -475,7 +474,7 @@ def tests(n):
         yield kinds[i % 6] + f"#{i}", [("a", "a")] * (300, 15, 1, 1, 1, 1)[i % 6]
 with Grader(Limits(cpu_s=1, output_bytes=1000), workers=2) as grader:
     def server_state():
-        shell = [s.process.process.pid for s in grader._servers]
+        shell = [s.process.process.pid for s in grader._servers.running]
         pids = [int(Path(f"/proc/{p}/task/{p}/children").read_text().split()[0]) for p in shell]
         pages = [int(Path(f"/proc/{p}/statm").read_text().split()[1]) for p in pids]
         return sum(pages) * 4096

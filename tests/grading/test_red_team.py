@@ -20,13 +20,14 @@ import isolation
 import pytest
 
 import maxk
-from maxk.grading import CheckerProgram, Grader, Limits, Submission, VerdictCache
-from maxk.grading import grader as grading
+from maxk.grading import CheckerProgram, Grader, Limits, Submission, VerdictCache, event_loop
 from maxk.grading.confined import confinement, shared, wire
 from maxk.grading.confined.jobs import Batch
+from maxk.grading.event_loop import EventLoop
 from maxk.grading.planning import plan
 from maxk.grading.pool import CHECKER, PLAIN, Server
 from maxk.grading.sandbox import StartError
+from maxk.grading.servers import Servers
 
 NEEDS_BWRAP = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 TIERS = ["landlock", "seccomp", pytest.param("bubblewrap", marks=NEEDS_BWRAP)]
@@ -54,7 +55,7 @@ def test_no_program_is_forked_from_a_server_that_held_expected_outputs() -> None
     with Grader(workers=1) as grader:
         checked = [Submission(f"print({i})", [("", "1")], checker=CheckerProgram(EQUAL)) for i in range(3)]
         assert [verdict.reward for verdict in grader.grade(checked)] == [0.0, 1.0, 0.0]
-        kinds = {process.kind: process for process in grader._servers}
+        kinds = {process.kind: process for process in grader._servers.running}
         assert set(kinds) == {PLAIN, CHECKER}
         assert kinds[PLAIN].process is not kinds[CHECKER].process
 
@@ -353,17 +354,17 @@ def test_nor_where_it_is_run_again_beside_others() -> None:
 
 
 def test_a_server_that_cannot_be_restarted_at_once_loses_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grading, "_RESTART_PAUSE_S", 0.05)
-    start, attempts = Grader._start, []
+    monkeypatch.setattr(Servers, "_pause_s", 0.05)
+    start, attempts = Servers._start, []
     with Grader(workers=1, sandbox="landlock") as grader:
 
-        def failing(self: Grader, kind: str, tier: str = "") -> Server:
+        def failing(self: Servers, kind: str, tier: str = "") -> Server:
             attempts.append(kind)
             if len(attempts) <= 3:
                 raise BlockingIOError(11, "Resource temporarily unavailable")
             return start(self, kind, tier)
 
-        monkeypatch.setattr(Grader, "_start", failing)
+        monkeypatch.setattr(Servers, "_start", failing)
         kill_server(grader)
         verdicts = grader.grade([(f"{HONEST}#{k}", [("1 2", "3")]) for k in range(30)])
         assert [verdict.reward for verdict in verdicts] == [1.0] * 30
@@ -371,14 +372,14 @@ def test_a_server_that_cannot_be_restarted_at_once_loses_no_run(monkeypatch: pyt
 
 
 def test_where_no_server_starts_any_more_the_error_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grading, "_RESTART_PAUSE_S", 0.05)
-    monkeypatch.setattr(grading, "_RESTART_PATIENCE_S", 0.2)
+    monkeypatch.setattr(Servers, "_pause_s", 0.05)
+    monkeypatch.setattr(Servers, "patience_s", 0.2)
 
-    def failing(self: Grader, kind: str, tier: str = "") -> Server:
+    def failing(self: Servers, kind: str, tier: str = "") -> Server:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     with Grader(workers=1, sandbox="landlock") as grader:
-        monkeypatch.setattr(Grader, "_start", failing)
+        monkeypatch.setattr(Servers, "_start", failing)
         kill_server(grader)
         with pytest.raises(StartError, match="Resource temporarily unavailable"):
             grader.grade([(HONEST, [("1 2", "3")])])
@@ -407,7 +408,7 @@ def test_jobs_that_could_not_be_sent_are_sent_again(
 
 
 def test_a_shortage_is_waited_out_however_long_the_job_before_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grading, "_RESTART_PATIENCE_S", 0.5)
+    monkeypatch.setattr(Servers, "patience_s", 0.5)
     send, short = Server.send, iter([False, False, True, True, False])  # the probe, the long job, and then
 
     def sometimes(self: Server, pack: Any) -> None:
@@ -415,7 +416,7 @@ def test_a_shortage_is_waited_out_however_long_the_job_before_it_took(monkeypatc
             raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
         send(self, pack)
 
-    monkeypatch.setattr(grading, "_QUEUE_PER_SERVER", 1)  # the second job is sent after the long one
+    monkeypatch.setattr(event_loop, "_QUEUE_PER_SERVER", 1)  # the second job is sent after the long one
     monkeypatch.setattr(Server, "send", sometimes)
     long = f"import time\ntime.sleep(1)\n{HONEST}"
     with Grader(workers=1, sandbox="landlock", mode="fork") as grader:
@@ -425,7 +426,7 @@ def test_a_shortage_is_waited_out_however_long_the_job_before_it_took(monkeypatc
 
 
 def test_a_shortage_that_lasts_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grading, "_RESTART_PATIENCE_S", 0.2)
+    monkeypatch.setattr(Servers, "patience_s", 0.2)
 
     def short(self: Server, pack: Any) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -455,7 +456,7 @@ def test_a_server_waits_until_its_results_can_be_sent(number: int) -> None:
 
 
 def kill_server(grader: Grader) -> None:
-    shell = grader._servers[0].process.process.pid
+    shell = grader._servers.running[0].process.process.pid
     os.kill(int(Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0]), signal.SIGKILL)
 
 
@@ -667,16 +668,16 @@ def test_what_a_run_changes_is_unchanged_in_the_next(name: str, tier: str) -> No
 
 def test_outputs_that_wait_for_a_checker_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     bound, size = 1 << 18, 1 << 16
-    monkeypatch.setattr(grading, "_UNCHECKED_BYTES", bound)
+    monkeypatch.setattr(event_loop, "_UNCHECKED_BYTES", bound)
     most = 0
-    ready = grading._Grading._ready
+    ready = EventLoop._ready
 
     def watched(self: Any) -> list[Server]:
         nonlocal most
         most = max(most, self.unchecked_bytes)
         return ready(self)
 
-    monkeypatch.setattr(grading._Grading, "_ready", watched)
+    monkeypatch.setattr(EventLoop, "_ready", watched)
     checker = CheckerProgram("print(1)")
     items = [
         Submission(f"print('x' * {size})#{k}", [(str(i), "1") for i in range(40)], checker=checker) for k in "abcd"

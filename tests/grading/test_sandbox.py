@@ -113,7 +113,7 @@ def test_a_tier_that_lets_an_attack_through_is_not_used(monkeypatch: pytest.Monk
 
 def test_the_probe_sees_what_no_sandbox_lets_through() -> None:
     with Grader(workers=1, sandbox="off") as grader, pytest.raises(probe.Escaped, match="read a file and write a file"):
-        grader._probe(grader._servers[0])
+        grader._servers.probe(grader._servers.running[0])
 
 
 def test_a_named_tier_is_never_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:

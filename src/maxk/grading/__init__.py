@@ -12,17 +12,18 @@ another program's, reach files, processes or the network, or exhaust the machine
 a warm, confined interpreter; the expected outputs exist only in the trusted parent, which compares. A kernel or
 CPython memory-safety bug is outside the model. See docs/grader.md.
 
-Where to look: `grader` (what callers use), `pool` and `sandbox` (servers and tiers), `confined/` (the code that runs
-inside the sandbox), `seccomp` (system calls), `comparison`, `extraction`, `checkers`, `cache`; `sharing/` is an
-optimisation of its own (which programs may share a process).
+Where to look: `grader` (what callers use), `event_loop` (one call), `servers`, `pool` and `sandbox` (servers and
+tiers), `confined/` (the code that runs inside the sandbox), `seccomp` (system calls), `comparison`, `extraction`,
+`checkers`, `cache`; `sharing/` is an optimisation (which programs may share a process).
 """
 
 from maxk.grading.cache import VerdictCache
 from maxk.grading.comparison import outputs_match
 from maxk.grading.extraction import Extraction, extract_program
-from maxk.grading.grader import Grader, Stats
+from maxk.grading.grader import Grader
 from maxk.grading.keys import grader_version
 from maxk.grading.sandbox import SandboxUnavailable
+from maxk.grading.stats import Stats
 from maxk.grading.verdicts import STATUSES, CheckerProgram, Limits, Submission, Verdict
 
 GRADER_VERSION = grader_version()

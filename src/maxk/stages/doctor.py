@@ -90,10 +90,10 @@ def gpus() -> list[float]:
 
 def hub_responds() -> bool:
     """Whether the Hugging Face hub, or the mirror named by HF_ENDPOINT, responds."""
-    from huggingface_hub import constants, utils
+    from huggingface_hub import constants, get_session
 
     try:
-        utils.get_session().head(constants.ENDPOINT, timeout=HUB_TIMEOUT_S)
+        get_session().head(constants.ENDPOINT, timeout=HUB_TIMEOUT_S)
     except Exception:  # of whichever library the hub's client uses, or because HF_HUB_OFFLINE is set
         return False
     return True
