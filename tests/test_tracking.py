@@ -223,6 +223,16 @@ def test_a_database_is_created_whole_or_not_at_all(
     assert not (tmp_path / "mlflow.db").exists()
 
 
+def test_a_job_runs_without_git(started: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as machine:
+        machine.setenv("PATH", "")
+        train(started, reward=1.0)
+    mirror.send(started)
+    found = runs(started)["grpo/seed0: train"]
+    assert found.info.status == "FINISHED"
+    assert "mlflow.source.git.commit" not in found.data.tags
+
+
 # ------------------------------------------------------------------------------------------- what is done by hand
 def maxk(folder: Path, *arguments: str) -> str:
     """A command in `folder`, with the database that is there; returns what it says on stderr."""

@@ -18,7 +18,7 @@ from maxk.data import testcases
 from maxk.data.candidates import Candidate, Funnel
 from maxk.data.hub import Layouts
 from maxk.data.rows import Text
-from maxk.data.sections import Location, Planned, PooledBenchmark, Revision
+from maxk.data.sections import Functional, Location, Planned, PooledBenchmark, Revision
 from maxk.data.testcases import Cases, function_name, functional_statement, unix
 
 
@@ -59,7 +59,7 @@ class LiveBenchDataset(PooledBenchmark):
     tasks: tuple[Literal["LCB_generation", "coding_completion"], ...] = Field(
         ("LCB_generation", "coding_completion"), min_length=1, description="Tasks to keep."
     )
-    functional: Literal["convert", "drop"] = Field("convert", description="Rows that call a function (LeetCode).")
+    functional: Functional = "convert"
 
     def layouts(self) -> Mapping[str, Layouts]:
         return {"": [["*test-*.parquet"], ["*.jsonl*"]]}

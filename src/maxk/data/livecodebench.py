@@ -18,7 +18,7 @@ from maxk.data import testcases
 from maxk.data.candidates import Candidate, Funnel
 from maxk.data.hub import Layouts
 from maxk.data.rows import Text
-from maxk.data.sections import Location, Planned, PooledBenchmark
+from maxk.data.sections import Functional, Location, Planned, PooledBenchmark
 from maxk.data.testcases import Cases, function_name, functional_statement, unix
 
 
@@ -49,7 +49,7 @@ class LiveCodeBenchDataset(PooledBenchmark):
     source: Literal["livecodebench"]
     location: Location = "livecodebench/code_generation_lite"
     version: str = Field("release_v6", pattern=r"^(release_)?v[1-6]$", description="`release_v6` is v1 to v6 together.")
-    functional: Literal["convert", "drop"] = Field("convert", description="Rows that call a function (LeetCode).")
+    functional: Functional = "convert"
 
     def layouts(self) -> Mapping[str, Layouts]:
         """The jsonl files of a version, or a folder of parquet files of its name (lighteval's mirror)."""

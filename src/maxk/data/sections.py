@@ -31,6 +31,7 @@ Location = Annotated[
 Revision = Annotated[
     str | None, Field(description="Commit of the hub repository; required unless `location` is local.")
 ]
+Functional = Annotated[Literal["convert", "drop"], Field(description="Rows that call a function (LeetCode).")]
 CheckSolutions = Annotated[
     int,
     Field(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import os
 import pwd
 import shutil
@@ -20,6 +19,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     experiments = {name: configuration.experiment(path) for name, path in scales.items()}
     asked = next(iter(experiments))
     gpu_gb = gpus()
-    machine = Machine(len(gpu_gb), min(gpu_gb, default=0.0), has_vllm())
+    machine = Machine(len(gpu_gb), min(gpu_gb, default=0.0), find_spec("vllm") is not None)
     checks = [*machine_checks(gpu_gb), *software_checks(experiments[asked])]
     for check in checks:
         print(f"{'ok' if check.ok else 'BAD':4} {check.name:10} {check.found}")
@@ -97,10 +97,6 @@ def hub_responds() -> bool:
     except Exception:  # of whichever library the hub's client uses, or because HF_HUB_OFFLINE is set
         return False
     return True
-
-
-def has_vllm() -> bool:
-    return importlib.util.find_spec("vllm") is not None
 
 
 def machine_checks(gpu_gb: list[float]) -> Iterator[Check]:
