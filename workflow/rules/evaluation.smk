@@ -1,7 +1,8 @@
 """Samples, verdicts and scores of every policy; the base model is one of them.
 
 A job takes one shard of all evaluated datasets, so that a model is loaded once.
-Writes results/samples/… (completions and prompts; kept in results/drawn/, from which a larger n goes on), results/verdicts/… and results/scores/{policy}/{dataset}.parquet.
+Writes results/samples/… (completions and prompts; results/drawn/ keeps them for a larger n), results/verdicts/… and
+results/scores/{policy}/{dataset}.parquet.
 """
 
 PROBLEMS = [OUT.problems(dataset) for dataset in CONFIG.evaluated]

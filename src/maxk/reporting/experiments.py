@@ -312,7 +312,7 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
         "At equal KL: max@k of the training groups where each policy first reaches the KL that all of them reach.",
     ]
     if findings.experiment.vote:
-        notes.append(f"maj@{findings.experiment.vote}: reward of the answer that most of so many samples agree on.")
+        notes.append(f"maj@{findings.experiment.vote}: reward of the most frequent answer among so many samples.")
     notes += _errors(findings)
     if any(outcome.chosen is not None for outcome in findings.outcomes):
         notes.append(

@@ -84,7 +84,7 @@ def _own(path: Path, root: Path) -> bool:
 
 
 def size(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder; a link counts by itself."""
+    """Bytes of a file, or of all files in a folder; a link counts as itself, not as its target."""
     if path.is_symlink() or not path.is_dir():
         return path.lstat().st_size
     return sum(size(Path(entry.path)) for entry in os.scandir(path))

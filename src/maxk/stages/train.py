@@ -206,7 +206,7 @@ def _optimise(
 
 
 def _take_only_its_part(training: Training) -> None:
-    """Of the machine, which jobs share."""
+    """Limits this process to its part of a machine that jobs share."""
     import torch
 
     if not torch.cuda.is_available():

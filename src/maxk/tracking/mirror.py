@@ -51,7 +51,7 @@ def start(config: Config) -> None:
 
 
 def _folder(config: Config, uri: str) -> str | None:
-    """The experiment's folder, by which a copy is told from its original; None for a database that is copied too."""
+    """The experiment's folder, which distinguishes a copy from its original; None for a database that is copied too."""
     return None if uri == server.own(config) else str(Path(config.layout.root).absolute())
 
 
@@ -71,8 +71,8 @@ def _experiment(client: Any, config: Config, uri: str) -> str:
 
 
 def _run_and_sent(client: Any, config: Config, where: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """The experiment's run, and what was sent: nothing yet, if MLflow does not know the earlier run or a copy of this
-    folder goes on with it.
+    """The experiment's run, and what was sent: nothing yet, if MLflow does not know the earlier run or this folder is a
+    copy of the one in which it was made.
     """
     found: dict[str, Any] = {}
     if all(before.get(key) == where[key] for key in ("uri", "experiment_id", "folder")):
