@@ -302,13 +302,9 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
     decisions = rules.decide(findings.experiment, findings.config.report, findings.compare)
     lines += [*rules.to_markdown(decisions, scores.labels), *markdown.head(header)]
     lines += [markdown.row(_markdown_cells(row, findings)) for row in estimates.records(frame)]
-    level = f"{findings.config.report.confidence:.0%}"
-    problems = sum(scores.problems(dataset) for dataset in scores.datasets)
+    reference = scores.labels[findings.experiment.reference]
     notes = [
-        f"Means over {markdown.count(len(scores.datasets), 'dataset')} ({problems} problems, {scores.n} samples each; "
-        f"training seeds: {', '.join(map(str, scores.seeds))}) with {level} intervals over "
-        f"{markdown.interval_over(len(scores.seeds))}. Reference: {scores.labels[findings.experiment.reference]}; "
-        f"differences are paired. Sandbox: {scores.sandbox}.",
+        scores.means_note(findings.config.report.confidence, reference),
         "At equal KL: max@k of the training groups where each policy first reaches the KL that all of them reach.",
     ]
     if findings.experiment.vote:

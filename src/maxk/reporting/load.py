@@ -23,7 +23,7 @@ from maxk.artifacts.provenance import require_equal
 from maxk.artifacts.records import Provenance
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.reporting import MEAN
+from maxk.reporting import MEAN, markdown
 from maxk.statistics import Floats
 
 EVERY = "every dataset"  # for notes that concern no single dataset
@@ -99,6 +99,16 @@ class Scores:
         found = [self.cells[row, d].entropies for d in self.datasets if (row, d) in self.cells]
         present = [one for one in found if one is not None]
         return np.concatenate(present) if found and len(present) == len(found) else None
+
+    def means_note(self, confidence: float, reference: str) -> str:
+        """One line for readers: what the means and intervals of a table are over, and its reference."""
+        problems = sum(map(self.problems, self.datasets))
+        return (
+            f"Means over {markdown.count(len(self.datasets), 'dataset')} ({problems} problems, {self.n} samples each; "
+            f"training seeds: {', '.join(map(str, self.seeds))}) with {confidence:.0%} intervals over "
+            f"{markdown.interval_over(len(self.seeds))}. Reference: {reference}; differences are paired. Sandbox: "
+            f"{self.sandbox}."
+        )
 
     def half(self, which: int) -> Scores:
         """Scores of every second problem of each dataset, starting with the first (0) or the second (1).

@@ -234,12 +234,8 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
     header = ["Policy", "at", "KL", "million tokens", first, headline, *differences]
     lines += markdown.head(header, words=2)
     lines += [markdown.row(_cells(row, findings)) for row in estimates.records(frame)]
-    problems = sum(scores.problems(dataset) for dataset in scores.datasets)
     notes = [
-        f"Means over {markdown.count(len(scores.datasets), 'dataset')} ({problems} problems, {scores.n} samples each; "
-        f"training seeds: {', '.join(map(str, scores.seeds))}) with {report.confidence:.0%} intervals over "
-        f"{markdown.interval_over(len(scores.seeds))}. Reference: {scores.labels[experiment.reference]}, at the same "
-        f"point; differences are paired. Sandbox: {scores.sandbox}.",
+        scores.means_note(report.confidence, f"{scores.labels[experiment.reference]}, at the same point"),
         "Equal KL and equal tokens are the largest that every seed of every policy reaches; scores there are "
         "interpolated between the points of each training, linearly in √KL or in tokens. KL is in nats per token, on "
         "training prompts. Intervals do not cover its error.",
