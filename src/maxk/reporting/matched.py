@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from maxk import statistics
 from maxk.artifacts import files
@@ -42,7 +43,7 @@ from maxk.reporting import estimates, markdown, rules, style, training_log
 from maxk.reporting.load import Scores, load
 from maxk.statistics import Floats
 
-AXES = {"kl": "KL to the base model (nats per token)", "tokens": "tokens of prompts and completions"}
+AXES = {"kl": "KL to the base model (nats per token; axis in √KL)", "tokens": "tokens of prompts and completions"}
 LEVELS = {"kl": "equal KL", "tokens": "equal tokens"}
 KL_WINDOW = 1 / 10  # of the run
 
@@ -282,3 +283,7 @@ def _draw(ax: Axes, findings: Findings, looks: Mapping[str, style.Look], axis: s
     if axis in findings.levels:
         ax.axvline(findings.levels[axis], color="#888888", linewidth=0.6)
     ax.set(title=f"{quantity}, mean over datasets", xlabel=AXES[axis])
+    if axis == "kl":  # straight lines are then what is interpolated
+        ax.set_xscale("function", functions=(np.sqrt, np.square))
+        ax.set_xlim(left=0)
+        ax.xaxis.set_major_locator(MaxNLocator(6))
