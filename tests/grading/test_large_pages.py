@@ -85,3 +85,42 @@ def test_code_stays_where_it_may_not_be_in_anonymous_memory() -> None:
     refuse = "import ctypes\nassert ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) == 0  # PR_SET_MDWE\n"
     before, after = code_before_and_after(refuse + MOVED)
     assert before == after != []
+
+
+REFUSED = """
+import pyseccomp
+filter = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+filter.add_rule(pyseccomp.ERRNO(1), {call!r})
+filter.load()
+"""
+REFUSED_EXECUTION = """
+import pyseccomp
+filter = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+filter.add_rule(pyseccomp.ERRNO(1), "mprotect", pyseccomp.Arg(2, pyseccomp.MASKED_EQ, 4, 4))  # PROT_EXEC
+filter.load()
+"""
+REFUSALS = {call: REFUSED.format(call=call) for call in ("mremap", "madvise", "munmap", "mincore")}
+REFUSALS["mprotect"] = REFUSED_EXECUTION
+LEAVES_CODE = {"mremap", "madvise", "mprotect"}
+GRADED = r"""
+from maxk.grading import Grader
+programs = ["print(int(input()) + 1)", "class A: pass\nprint(int(input()) + 1)"]
+with Grader(workers=1, sandbox="landlock") as grader:
+    print([verdict.reward for verdict in grader.grade([(program, [("1", "2")] * 3) for program in programs])])
+"""
+
+
+@pytest.mark.skipif(kernel_version() < (6, 1), reason="the kernel cannot make large pages on request")
+@pytest.mark.parametrize("call", REFUSALS)
+def test_a_refused_call_leaves_the_memory_as_it_was(call: str) -> None:
+    before, after = code_before_and_after(REFUSALS[call] + MOVED)
+    assert before
+    assert after == (before if call in LEAVES_CODE else [])
+
+
+@pytest.mark.parametrize("call", REFUSALS)
+def test_a_server_works_where_a_call_is_refused(call: str) -> None:
+    """A container's own filter holds for the server, too."""
+    script = REFUSALS[call] + GRADED
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "[1.0, 1.0]\n", done.stderr[-2000:]

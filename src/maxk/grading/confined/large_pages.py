@@ -4,8 +4,10 @@ A fork copies an entry for each page of the process, and the child's end frees e
 a large page (2 MiB) in one step, even where they are mapped one by one. It makes large pages of aligned memory only
 (MADV_COLLAPSE, Linux ≥ 6.1), so each region is copied to aligned memory, which then takes the region's place.
 
-The interpreter's own memory must not change between the copy and the replacement. So no Python code runs between them:
-both are C functions, chained by their contexts (makecontext(3)).
+The interpreter's own data must not change between the copy and the replacement. So no Python code runs between them:
+both are C functions, chained by their contexts (makecontext(3)). Code does not change and is copied beforehand.
+
+A region whose move is refused at any step stays where it is, and so do those after it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ _PRIVATE_ANONYMOUS, _READ_WRITE = 0x22, 3  # of mmap
 _MAY_MOVE_FIXED, _COLLAPSE = 3, 25  # of mremap, madvise
 _LINK, _STACK = struct.Struct("Q"), struct.Struct("QiiQ")  # at offsets 8 and 16 of `ucontext_t` on 64-bit Linux
 _CONTEXT_BYTES, _STACK_BYTES = 8 << 10, 64 << 10
+_CONTEXTS = 4  # three calls and the caller
 
 Call = tuple[Callable[..., int], tuple[int, ...]]
 
@@ -36,8 +39,7 @@ class _Memory:
         self.libc = ctypes.PyDLL(None)
         for name in ("mmap", "mremap", "memcpy"):
             getattr(self.libc, name).restype = ctypes.c_void_p
-        self.chain = [self.libc.memcpy, self.libc.mprotect, self.libc.mremap]
-        self._area = self.map((len(self.chain) + 1) * (_CONTEXT_BYTES + _STACK_BYTES))
+        self._area = self.map(_CONTEXTS * (_CONTEXT_BYTES + _STACK_BYTES))
 
     def map(self, size: int) -> int:
         at = self.libc.mmap(None, ctypes.c_long(size), _READ_WRITE, _PRIVATE_ANONYMOUS, -1, ctypes.c_long(0))
@@ -65,17 +67,30 @@ class _Memory:
         return start
 
     def move(self, start: int, end: int, protection: int) -> None:
+        """Raises OSError if the region could not be moved; it is then as before."""
         size = end - start
         copy = self.aligned(size)
-        self._check(copy, size, protection)
-        arguments = [(copy, start, size), (copy, size, protection), (copy, size, size, _MAY_MOVE_FIXED, start)]
-        self._call_in_turn(list(zip(self.chain, arguments, strict=True)))
+        left = ctypes.create_string_buffer(1)
+        calls: list[Call] = [
+            (self.libc.mremap, (copy, size, size, _MAY_MOVE_FIXED, start)),
+            (self.libc.mincore, (copy, 1, ctypes.addressof(left))),  # writes only if the copy is still there
+        ]
+        if protection == _READ_WRITE:
+            calls.insert(0, (self.libc.memcpy, (copy, start, size)))
+        else:
+            ctypes.memmove(copy, start, size)
+        try:
+            self._protect(copy, size, protection)
+            self._call_in_turn(calls)
+            if left.raw != b"\0":
+                raise OSError("the copy could not take the region's place")
+        except OSError:
+            self.unmap(copy, copy + size)
+            raise
 
-    def _check(self, at: int, size: int, protection: int) -> None:
+    def _protect(self, at: int, size: int, protection: int) -> None:
         """Raises OSError if memory may not be made executable here, as SELinux can demand."""
-        words = ctypes.c_long(at), ctypes.c_long(size)
-        if self.libc.mprotect(*words, protection) or self.libc.mprotect(*words, _READ_WRITE):
-            self.unmap(at, at + size)
+        if self.libc.mprotect(ctypes.c_long(at), ctypes.c_long(size), protection):
             raise OSError("protection refused")
 
     def _call_in_turn(self, calls: list[Call]) -> None:
@@ -93,7 +108,7 @@ class _Memory:
         self.libc.swapcontext(ctypes.c_void_p(contexts[-1]), ctypes.c_void_p(contexts[0]))
 
     def close(self) -> None:
-        self.unmap(self._area, self._area + (len(self.chain) + 1) * (_CONTEXT_BYTES + _STACK_BYTES))
+        self.unmap(self._area, self._area + _CONTEXTS * (_CONTEXT_BYTES + _STACK_BYTES))
 
 
 def move_to_large_pages(proc: int) -> None:
