@@ -16,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from maxk.grading import Grader, Limits, Submission
+from maxk.grading import Grader, Limits, Submission, Verdict
 
 HERE = Path(__file__).parent
 
@@ -56,6 +56,21 @@ def processes() -> list[str]:
 
 
 MEMORY_SCAN = "a23_parent_memory_outputs"
+PATIENT = {"a82_large_pages_beyond_the_limit"}  # whose memory takes a busy machine long to clear
+
+
+def beside_others(grader: Grader, attacks: list[Submission]) -> tuple[list[Verdict], list[float]]:
+    """The verdict of each attack, and the rewards of honest programs graded before, between and after them."""
+    honest = [
+        (f"{start}print('OUTPUT-OF-' + str('ANOTHER-PROGRAM'))  # {number}", [("", "OUTPUT-OF-ANOTHER-PROGRAM")])
+        for number in range(len(attacks) + 1)
+        for start in ("", "class Alone: pass\n")  # may share a process, may not
+    ]
+    items = [*honest[:2]]
+    for number, attack in enumerate(attacks, start=1):
+        items += [attack, *honest[2 * number : 2 * number + 2]]
+    verdicts = grader.grade(items)
+    return verdicts[2::3], [verdict.reward for at, verdict in enumerate(verdicts) if at % 3 != 2]
 
 
 def main(tier: str, folder: Path) -> dict:
@@ -70,6 +85,7 @@ def main(tier: str, folder: Path) -> dict:
     marker = "EXPECTED" + "-OUTPUT-MARKER-7391"
     attacks = sorted((HERE / "attacks").glob("a*.py"))
     limits = Limits(cpu_s=1.0, memory_mb=256, output_bytes=1 << 20, wall_s=1.2)
+    patient = Limits(cpu_s=30.0, memory_mb=256, output_bytes=1 << 20, wall_s=60.0)
     outputs: dict[str, str] = {}
     items = []
     for path in attacks:
@@ -87,34 +103,32 @@ def main(tier: str, folder: Path) -> dict:
             return True
 
         stdin = "3\n" * (1 << 20) if "huge_stdin" in path.stem else "3\n"
-        items.append(Submission(source, [(stdin, marker)], limits, see))
+        items.append(Submission(source, [(stdin, marker)], patient if path.stem in PATIENT else limits, see))
         if path.stem == MEMORY_SCAN:  # what it finds where its marker is not expected: its own constant
             with Grader(workers=1, sandbox=tier, mode="fork") as grader:
                 grader.grade([Submission(source, [(stdin, "something else")], limits, see)])
             outputs["control"] = outputs[MEMORY_SCAN]
     with Grader(workers=2, sandbox=tier, mode="fork") as grader:
-        victim = ("print('OUTPUT-OF-' + str('ANOTHER-PROGRAM'))", [("", "OUTPUT-OF-ANOTHER-PROGRAM")])
-        honest = [verdict.reward for verdict in grader.grade([victim] * 8)]
-        statuses = [verdict.statuses[0] for verdict in grader.grade(items)]
-        honest += [verdict.reward for verdict in grader.grade([victim] * 8)]
+        verdicts, rewards = beside_others(grader, items)
         chosen, restarts = grader.tier, grader.stats.restarts
-        shared = Grader(workers=1, sandbox=tier)
-        with shared:
-            again = [verdict.statuses[0] for verdict in shared.grade(items)]
+    with Grader(workers=1, sandbox=tier) as shared:
+        again, more = beside_others(shared, items)
+        restarts += shared.stats.restarts
     time.sleep(0.3)
     for sock in sockets:
         sock.close()
     return {
         "tier": chosen,
         "uid": os.getuid(),
-        "statuses": dict(zip([path.stem for path in attacks], statuses, strict=True)),
-        "statuses_auto": dict(zip([path.stem for path in attacks], again, strict=True)),
+        "statuses": {path.stem: verdict.statuses[0] for path, verdict in zip(attacks, verdicts, strict=True)},
+        "statuses_auto": {path.stem: verdict.statuses[0] for path, verdict in zip(attacks, again, strict=True)},
+        "cpu_s": {path.stem: one.cpu_s + two.cpu_s for path, one, two in zip(attacks, verdicts, again, strict=True)},
         "outputs": {name: text[:2000] for name, text in outputs.items()},
         "secret": secret.read_text(),
         "outside": {path.name: path.read_text()[:100] for path in outside.iterdir()},
         "written": [str(p) for b in ("/tmp", "/var/tmp", "/dev/shm") for p in Path(b).glob("*_pwn")],
         "touched": touched,
-        "honest": honest,
+        "honest": sorted(set(rewards + more)),
         "restarts": restarts,
         "processes": processes(),
     }

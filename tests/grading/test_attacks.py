@@ -51,8 +51,18 @@ STATUSES = {
     "a66_wait_without_time": "time_limit",
     "a77_audit_hook_at_the_end": "runtime_error",
     "a78_spin_at_exit": "time_limit",
-    "a82_large_pages_beyond_the_limit": "memory_limit or time_limit",  # clearing them takes time on a busy machine
+    "a82_large_pages_beyond_the_limit": "memory_limit",
     "a83_long_system_calls": "time_limit",
+    "a84_long_copies_in_the_kernel": "runtime_error",
+    "a85_leader_that_has_gone": "time_limit",
+    "a87_timers_caught_in_c": "time_limit",
+    "a91_keyring": "violation",
+    "a92_page_faults_in_user_space": "violation",
+    "a97_hoard_in_a_shared_process": "wrong_answer",
+    "a98_callbacks_of_the_collector": "time_limit",
+    "a100_storm_of_intervals": "time_limit",
+    "a101_set_the_clock": "violation",
+    "a103_thread_that_stops_the_others": "time_limit",
 }
 
 
@@ -96,7 +106,7 @@ def test_no_attack_succeeds(happened: dict, attack: str) -> None:
         assert happened["statuses"][attack] == "passed"
         assert output == HONEST[attack]
     if attack in STATUSES:
-        assert happened["statuses"][attack] in STATUSES[attack].split(" or ")
+        assert happened["statuses"][attack] == STATUSES[attack]
 
 
 def test_expected_outputs_are_not_in_a_programs_memory(happened: dict) -> None:
@@ -119,8 +129,13 @@ def test_nothing_outside_changed(happened: dict) -> None:
     assert happened["touched"] == []
 
 
+def test_no_attack_uses_much_more_time_than_it_may(happened: dict) -> None:
+    """Where a program stops its timer, the kernel ends it after three seconds (RLIMIT_CPU)."""
+    assert {name: cpu_s for name, cpu_s in happened["cpu_s"].items() if max(cpu_s) > 4} == {}
+
+
 def test_other_programs_are_not_disturbed(happened: dict) -> None:
-    assert happened["honest"] == [1.0] * 16
+    assert happened["honest"] == [1.0]
     assert happened["restarts"] == 0  # no attack even ended a server
 
 

@@ -144,6 +144,10 @@ STRAINS = {
     "nested finally": FINALLY,  # each is compiled twice
     "ways out of a finally": "def f():\n try:\n" + "  return\n" * 1000 + " finally:\n" + "  f()\n" * 1500,
     "alternatives of a pattern": f"match 1:\n case [{','.join(NAMES)}]|[{','.join(reversed(NAMES))}]: pass\n",
+    "constants to fold": "x = 9 ** 9 ** 9, 'a' * 10 ** 10, (0,) * 10 ** 10, 1 << 10 ** 10, '%9999999999d' % 1\n" * 200,
+    "equal hashes": "".join(f"x = y in {{{number * (2**61 - 1)}, 1}}\n" for number in range(500)),
+    "names that grow": "".join(f"\ufdf2{number} = 1\n" for number in range(2000)),  # four characters in NFKC
+    "fields of a format": "x = f'" + "{a}" * 6000 + "'\n",
     "large constants": "".join(f"x = '{number:03}' * 1365\n" for number in range(1000)),
 }
 

@@ -1,11 +1,10 @@
-# takes memory in large pages by touching a byte of each
-import ctypes, os, sys
+# takes memory in large pages by touching a byte of each; in small ones where there are none
+import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 L = ctypes.c_long
-def text(name='PyRun_SimpleString'):
-    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
 at = libc.mmap(None, L(400 << 20), 3, 0x22, -1, L(0))
 libc.madvise(L(at), L(400 << 20), 14)
-for page in range(at, at + (400 << 20), 2 << 20): ctypes.memset(page, 1, 1)
+for step in (2 << 20, 4096):
+    for page in range(at, at + (400 << 20), step): ctypes.memset(page, 1, 1)
 print("touched")
