@@ -1,5 +1,6 @@
-# every thread starts processes in another way while one ends the process
+# starts processes from several threads at once, each in another way
 import ctypes, os, threading
+threads = []
 libc = ctypes.CDLL(None)
 ways = [os.fork, lambda: os.posix_spawn("/bin/true", ["true"], {}), libc.fork, libc.vfork, lambda: libc.syscall(435, None, 0), lambda: os.forkpty()[0]]
 start = threading.Barrier(len(ways) + 1)
@@ -9,6 +10,8 @@ def run(way):
     except (OSError, RuntimeError): return
     if pid == 0: libc._exit(0)
     if pid > 0: os.write(1, b"PWNED")
-for way in ways: threading.Thread(target=run, args=(way,)).start()
+for way in ways:
+    threads.append(threading.Thread(target=run, args=(way,)))
+    threads[-1].start()
 start.wait()
-os._exit(0)
+for thread in threads: thread.join()

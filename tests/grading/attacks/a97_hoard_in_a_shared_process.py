@@ -1,7 +1,7 @@
 # leaves cycles and a large output without an end of line for those that come after
 n = int(input())
 rings = []
-for i in range(200000):
+for i in range(20000):
     ring = [i]
     ring.append(ring)
     rings.append(ring)

@@ -291,4 +291,5 @@ def start() -> Server:
     gc.collect()
     server.filling = fill_holes()
     gc.freeze()
+    gc.enable()
     return server
