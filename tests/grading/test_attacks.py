@@ -59,7 +59,7 @@ STATUSES = {
     "a91_keyring": "violation",
     "a92_page_faults_in_user_space": "violation",
     "a95_threads_that_fork": "violation",
-    "a97_hoard_in_a_shared_process": "wrong_answer",
+    "a97_hoard_in_a_shared_process": "passed",
     "a98_callbacks_of_the_collector": "time_limit",
     "a100_storm_of_intervals": "time_limit",
     "a101_set_the_clock": "violation",
