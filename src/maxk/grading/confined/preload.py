@@ -19,11 +19,7 @@ _OF_THE_SERVER = ("errno", "fcntl", "marshal", "resource", "signal", "_sitebuilt
 
 
 def preload(modules: list[str], paths: list[str]) -> list[bytes]:
-    """Imports modules, also from `paths`. The caller must keep the result alive.
-
-    Leaves the garbage collector off, which would run dozens of times while a server starts and find little.
-    """
-    gc.disable()
+    """Imports modules, also from `paths`. The caller must keep the result alive."""
     sys.path.extend(paths)
     for name in [*modules, *_OF_THE_SERVER]:
         try:

@@ -291,5 +291,4 @@ def start() -> Server:
     gc.collect()
     server.filling = fill_holes()
     gc.freeze()
-    gc.enable()
     return server
