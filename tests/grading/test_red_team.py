@@ -691,6 +691,25 @@ def test_outputs_that_wait_for_a_checker_are_bounded(monkeypatch: pytest.MonkeyP
     assert bound < most <= bound + wire.BATCH_RUNS * (size + 1)
 
 
+@pytest.mark.parametrize("mode", ["auto", "fork"])
+def test_the_outputs_of_runs_that_share_a_file_are_bounded(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """The file stays in memory until the process ends, so the limit of each run does not bound it."""
+    size, ends = 1 << 20, []
+    take = grading._Grading._take_test
+
+    def watched(self: Any, job: Any, run: Any) -> None:
+        ends.append(run.end)
+        take(self, job, run)
+
+    monkeypatch.setattr(grading._Grading, "_take_test", watched)
+    tests = [(str(number), "x" * (size - 1)) for number in range(30)]
+    with Grader(Limits(output_bytes=size), workers=1, mode=mode) as grader:
+        [verdict] = grader.grade([(f"print('x' * {size - 1})", tests)])
+    assert verdict.reward == 1.0
+    assert max(ends) <= (size if mode == "fork" else shared._OUTPUT_BYTES + size)
+    assert (max(ends) > size) == (mode == "auto")
+
+
 def test_inputs_of_other_tests_are_not_a_programs_memory() -> None:
     tests = [("7" * (4 << 20), str(4 << 20))] * 25
     program = "import sys\nclass A: pass\nprint(len(sys.stdin.buffer.read()))"
