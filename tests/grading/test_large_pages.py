@@ -102,6 +102,15 @@ filter.load()
 REFUSALS = {call: REFUSED.format(call=call) for call in ("mremap", "madvise", "munmap", "mincore")}
 REFUSALS["mprotect"] = REFUSED_EXECUTION
 LEAVES_CODE = {"mremap", "madvise", "mprotect"}
+WITHOUT_CONTEXTS = """
+import ctypes
+class Library(ctypes.PyDLL):
+    def __getattr__(self, name):
+        if name.endswith("context"):
+            raise AttributeError(name)
+        return super().__getattr__(name)
+ctypes.PyDLL = Library
+"""
 GRADED = r"""
 from maxk.grading import Grader
 programs = ["print(int(input()) + 1)", "class A: pass\nprint(int(input()) + 1)"]
@@ -116,6 +125,12 @@ def test_a_refused_call_leaves_the_memory_as_it_was(call: str) -> None:
     before, after = code_before_and_after(REFUSALS[call] + MOVED)
     assert before
     assert after == (before if call in LEAVES_CODE else [])
+
+
+def test_a_library_without_contexts_leaves_the_memory_as_it_was() -> None:
+    """As musl is."""
+    before, after = code_before_and_after(WITHOUT_CONTEXTS + MOVED)
+    assert before == after != []
 
 
 @pytest.mark.parametrize("call", REFUSALS)

@@ -33,10 +33,12 @@ Call = tuple[Callable[..., int], tuple[int, ...]]
 
 
 class _Memory:
-    """C functions that work on memory, called with the GIL held."""
+    """C functions that work on memory, called with the GIL held; AttributeError if the library lacks some."""
 
     def __init__(self) -> None:
         self.libc = ctypes.PyDLL(None)
+        for name in ("getcontext", "makecontext", "swapcontext"):
+            getattr(self.libc, name)
         for name in ("mmap", "mremap", "memcpy"):
             getattr(self.libc, name).restype = ctypes.c_void_p
         self._area = self.map(_CONTEXTS * (_CONTEXT_BYTES + _STACK_BYTES))
