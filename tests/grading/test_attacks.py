@@ -63,6 +63,7 @@ STATUSES = {
     "a98_callbacks_of_the_collector": "time_limit",
     "a100_storm_of_intervals": "time_limit",
     "a101_set_the_clock": "violation",
+    "a105_many_buffers_in_one_read": "runtime_error",
     "a103_thread_that_stops_the_others": "time_limit",
 }
 

@@ -237,8 +237,7 @@ def _bubblewrap(numpy: bool) -> list[str]:
     for path in [*_readable(numpy), _interpreter(), str(_CONFINED)]:
         if Path(path).exists() and not path.startswith("/dev/"):
             command += ["--ro-bind", path, path]
-    for device in ("/dev/null", "/dev/urandom"):
-        command += ["--dev-bind", device, device]
+    command += ["--dev-bind", "/dev/null", "/dev/null"]
     for name, value in _ENVIRONMENT.items():
         command += ["--setenv", name, value]
     # bwrap gets an empty environment: it stays as pid 1, where programs could read it.
@@ -250,7 +249,8 @@ def _settings(tier: str, numpy: bool) -> dict[str, Any]:
     files = tier != "seccomp"
     return {
         "landlock": "required" if tier == "landlock" else "wanted" if tier == "bubblewrap" else "",
-        "readable": [*_readable(numpy), "/dev/null", "/dev/urandom"],
+        # Not /dev/urandom: one read of it may take many seconds, and limits on CPU time act only between system calls.
+        "readable": [*_readable(numpy), "/dev/null"],
         "server_filter": seccomp.server_filter(files) if confined else b"",
         "child_filter": seccomp.child_filter() if confined else b"",
         "thread_filter": seccomp.thread_filter() if confined else b"",

@@ -176,7 +176,7 @@ def child_filter() -> bytes:
         rules.kill_unless_equal(name, 0, PID_PLACEHOLDER)
     rules.deny(1, "sendmsg", "recvmsg", "memfd_create", "pidfd_open", "seccomp")
     rules.deny(1, "landlock_restrict_self", "landlock_create_ruleset")
-    rules.deny(1, "sendfile")  # of 2 GiB from /dev/urandom takes seconds, during which no signal ends the process
+    rules.deny(1, "sendfile")  # may copy 2 GiB in one call, in which not even SIGKILL stops it
     rules.rule(lib.ERRNO(1), ["prctl"], lib.Arg(0, lib.MASKED_EQ, 0xFFFFFFFF, 1))
     filter_bytes = rules.bpf()
     if PID_PLACEHOLDER not in (k for *_, k in struct.iter_unpack("HBBI", filter_bytes)):
