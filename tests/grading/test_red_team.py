@@ -695,13 +695,13 @@ def test_outputs_that_wait_for_a_checker_are_bounded(monkeypatch: pytest.MonkeyP
 def test_the_outputs_of_runs_that_share_a_file_are_bounded(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     """The file stays in memory until the process ends, so the limit of each run does not bound it."""
     size, ends = 1 << 20, []
-    take = grading._Grading._take_test
+    take = EventLoop._take_test
 
     def watched(self: Any, job: Any, run: Any) -> None:
         ends.append(run.end)
         take(self, job, run)
 
-    monkeypatch.setattr(grading._Grading, "_take_test", watched)
+    monkeypatch.setattr(EventLoop, "_take_test", watched)
     tests = [(str(number), "x" * (size - 1)) for number in range(30)]
     with Grader(Limits(output_bytes=size), workers=1, mode=mode) as grader:
         [verdict] = grader.grade([(f"print('x' * {size - 1})", tests)])
