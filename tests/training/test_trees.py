@@ -70,12 +70,13 @@ def test_log_probabilities_and_gradients_are_those_of_single_rows(temperature: f
 
 
 def test_every_distinct_prefix_is_one_node() -> None:
-    """Of [2, 3, 4]: two tokens of the prompt, then 5, 56, 561, 567, 5671, 9, 91. The rest is padded."""
+    """Of [2, 3, 4]: two tokens of the prompt, then 5, 56, 561, 567, 5671, 9, 91. Shorter prompts
+    come first; theirs are padded."""
     tree = trees.build(*padded(), KEPT)
     assert tree.inputs["input_ids"].shape == (3, 9)
-    assert tree.inputs["shift_labels"][0].tolist() == [-100, -100, 5, 6, 1, 7, 1, 9, 1]
-    assert tree.inputs["input_ids"][0].tolist() == [2, 3, 4, 5, 6, 6, 7, 4, 9]
-    assert tree.inputs["position_ids"][0].tolist() == [0, 1, 2, 3, 4, 4, 5, 2, 3]
+    assert tree.inputs["shift_labels"][2].tolist() == [-100, -100, 5, 6, 1, 7, 1, 9, 1]
+    assert tree.inputs["input_ids"][2].tolist() == [2, 3, 4, 5, 6, 6, 7, 4, 9]
+    assert tree.inputs["position_ids"][2].tolist() == [0, 1, 2, 3, 4, 4, 5, 2, 3]
 
 
 def test_models_that_see_otherwise_are_not_supported() -> None:
