@@ -5,7 +5,7 @@ prompt with the tree of its completions: a node is a distinct (prefix, next toke
 alone. Up to rounding, log-probabilities and gradients are those of one row per completion.
 
     tree = trees.build(input_ids, attention_mask, kept)
-    output = model(**tree.inputs, fused_lm_head=True)  # TRL's fused head
+    output = model(**tree.inputs, fused_lm_head=True)  # TRL's head; or logits, without `shift_labels`
     tree.spread(output.log_probs)                      # [completions, kept]
 """
 
@@ -21,6 +21,7 @@ from torch import Tensor
 IGNORED = -100  # label of a node without one
 _PADDING = -1  # sorts before every token
 NODES = 4096  # of a prompt's completions at most: masks, and the time of attention, grow with their square
+VOCABULARY = 4096  # at most, for all logits of a micro-batch to be in memory at once
 _ARCHITECTURES = ("llama", "qwen2", "qwen3")
 
 
