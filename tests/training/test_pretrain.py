@@ -87,6 +87,11 @@ def test_any_spacing_survives_the_tokenizer(tokenizer: Any, text: str) -> None:
     assert tokenizer.decode(tokenizer(text).input_ids, skip_special_tokens=True) == text
 
 
+def test_texts_are_tokenized_as_a_whole(tokenizer: Any) -> None:
+    texts = [text for statement, program in UNSEEN for text in (f"# {statement}\n", program, f"\n\n{program}\n", "")]
+    assert module._ids(tokenizer, texts) == [tokenizer(text).input_ids for text in texts]
+
+
 def test_no_token_spans_a_line_break(tokenizer: Any) -> None:
     line_break = tokenizer("\n").input_ids
     assert len(line_break) == 1

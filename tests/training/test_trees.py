@@ -8,10 +8,9 @@ import pytest
 import torch
 from tiny import config, make_trainer
 from torch import Tensor
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
-from trl.trainer.utils import add_fused_lm_head
+from transformers import LlamaConfig, Qwen2Config
 
-from maxk.trl import trees
+from maxk.trl import MaxkTrainer, trees
 
 # Of prompts: equal ones apart, one of one token; of completions: equal ones, beginnings of others, one that is empty.
 BATCH = [
@@ -43,10 +42,9 @@ def plain(model: torch.nn.Module, temperature: float) -> tuple[Tensor, Tensor]:
     return own.masked_fill(~real, 0.0), -(log_p.exp() * log_p).sum(-1).masked_fill(~real, 0.0)
 
 
-def of_trees(model: torch.nn.Module) -> tuple[Tensor, Tensor]:
-    tree = trees.build(*padded(), KEPT)
-    output = model(**tree.inputs, fused_lm_head=True)
-    return tree.spread(output.log_probs), tree.spread(output.entropy)
+def of_trees(trainer: MaxkTrainer) -> tuple[Tensor, Tensor]:
+    found = trainer._get_per_token_logps_and_entropies(trainer.model, *padded(), KEPT, compute_entropy=True)
+    return found[0], found[1]
 
 
 def gradient(model: torch.nn.Module, log_p: Tensor) -> Tensor:
@@ -56,13 +54,17 @@ def gradient(model: torch.nn.Module, log_p: Tensor) -> Tensor:
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
 
 
+@pytest.mark.parametrize("vocabulary", [trees.VOCABULARY, 1], ids=["all logits at once", "TRL's head"])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_log_probabilities_and_gradients_are_those_of_single_rows(temperature: float, letters_model: str) -> None:
-    model = AutoModelForCausalLM.from_pretrained(letters_model)
+def test_log_probabilities_and_gradients_are_those_of_single_rows(
+    temperature: float, vocabulary: int, letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees, "VOCABULARY", vocabulary)
+    trainer = make_trainer(letters_model, config(tmp_path, temperature=temperature))
+    model = trainer.model
     expected, expected_entropies = plain(model, temperature)
     expected_gradient = gradient(model, expected)
-    add_fused_lm_head(model, temperature=temperature, outputs=("log_probs", "entropy"))
-    found, entropies = of_trees(model)
+    found, entropies = of_trees(trainer)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(entropies, expected_entropies, rtol=1e-5, atol=1e-5)
     assert expected_gradient.norm() > 0.1
@@ -70,12 +72,13 @@ def test_log_probabilities_and_gradients_are_those_of_single_rows(temperature: f
 
 
 def test_every_distinct_prefix_is_one_node() -> None:
-    """Of [2, 3, 4]: two tokens of the prompt, then 5, 56, 561, 567, 5671, 9, 91. The rest is padded."""
+    """Of [2, 3, 4]: two tokens of the prompt, then 5, 56, 561, 567, 5671, 9, 91. Shorter prompts
+    come first; theirs are padded."""
     tree = trees.build(*padded(), KEPT)
     assert tree.inputs["input_ids"].shape == (3, 9)
-    assert tree.inputs["shift_labels"][0].tolist() == [-100, -100, 5, 6, 1, 7, 1, 9, 1]
-    assert tree.inputs["input_ids"][0].tolist() == [2, 3, 4, 5, 6, 6, 7, 4, 9]
-    assert tree.inputs["position_ids"][0].tolist() == [0, 1, 2, 3, 4, 4, 5, 2, 3]
+    assert tree.inputs["shift_labels"][2].tolist() == [-100, -100, 5, 6, 1, 7, 1, 9, 1]
+    assert tree.inputs["input_ids"][2].tolist() == [2, 3, 4, 5, 6, 6, 7, 4, 9]
+    assert tree.inputs["position_ids"][2].tolist() == [0, 1, 2, 3, 4, 4, 5, 2, 3]
 
 
 def test_models_that_see_otherwise_are_not_supported() -> None:

@@ -219,8 +219,8 @@ def _train_or_stop(trainer: Any, training: Training, stop: StopOnSignal, checkpo
     """Trains from the last checkpoint; of several processes, those that fail because one was killed end silently."""
     try:
         trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
-    except Exception:
-        if training.processes > 1 and stop.comes():
+    except RuntimeError as error:
+        if training.processes > 1 and stop.explains(error):
             raise SystemExit(128 + signal.SIGTERM) from None  # the launcher reports the process that ended first
         raise
 

@@ -164,8 +164,13 @@ class StopOnSignal(TrainerCallback):
         self.received = False
         signal.signal(signal.SIGTERM, self._receive)
 
-    def comes(self) -> bool:
-        """Whether the signal has come or comes within seconds: a launcher ends all processes after the first."""
+    def explains(self, error: Exception) -> bool:
+        """Whether a collective failed because another process ended: the launcher then stops all, within seconds.
+
+        Gloo, unlike NCCL, raises a RuntimeError.
+        """
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+            return False
         until = time.monotonic() + PATIENCE_S
         while not self.received and time.monotonic() < until:
             time.sleep(0.1)

@@ -107,8 +107,7 @@ def learn_tokenizer(pairs: Iterable[tuple[str, str]], vocabulary: int) -> PreTra
 
 def _encode(tokenizer: PreTrainedTokenizerFast, pairs: Sequence[tuple[str, str]]) -> Batch:
     """Every pair as prompt, program, end; prompt and program are tokenized separately, as in generation."""
-    encode = tokenizer.backend_tokenizer.encode_batch
-    heads, tails = ([text.ids for text in encode(texts)] for texts in zip(*pairs, strict=True))
+    heads, tails = (_ids(tokenizer, texts) for texts in zip(*pairs, strict=True))
     rows = [[*head, *tail, tokenizer.eos_token_id] for head, tail in zip(heads, tails, strict=True)]
     starts, ends = (np.array([len(ids) for ids in side])[:, None] for side in (heads, rows))
     position = np.arange(ends.max())
@@ -116,6 +115,16 @@ def _encode(tokenizer: PreTrainedTokenizerFast, pairs: Sequence[tuple[str, str]]
     inputs[position < ends] = list(chain.from_iterable(rows))
     labels = np.where((position >= starts) & (position < ends), inputs, IGNORED)
     return Batch(torch.from_numpy(inputs), torch.from_numpy(labels))
+
+
+def _ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[list[int]]:
+    """Token ids of texts. Every distinct line is tokenized once: no token spans a line break."""
+    lines = list({line for text in texts for line in text.split("\n")})
+    encoded = tokenizer.backend_tokenizer.encode_batch(["\n", *lines])
+    line_break, *known = (line.ids for line in encoded)
+    ids_of = dict(zip(lines, known, strict=True))
+    rows = [[token for line in text.split("\n") for token in (*line_break, *ids_of[line])] for text in texts]
+    return [row[len(line_break) :] for row in rows]
 
 
 # -------------------------------------------------------------------------------------------------- model

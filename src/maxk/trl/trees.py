@@ -5,7 +5,7 @@ prompt with the tree of its completions: a node is a distinct (prefix, next toke
 alone. Up to rounding, log-probabilities and gradients are those of one row per completion.
 
     tree = trees.build(input_ids, attention_mask, kept)
-    output = model(**tree.inputs, fused_lm_head=True)  # TRL's fused head
+    output = model(**tree.inputs, fused_lm_head=True)  # TRL's head; or logits, without `shift_labels`
     tree.spread(output.log_probs)                      # [completions, kept]
 """
 
@@ -19,7 +19,9 @@ import torch
 from torch import Tensor
 
 IGNORED = -100  # label of a node without one
+_PADDING = -1  # sorts before every token
 NODES = 4096  # of a prompt's completions at most: masks, and the time of attention, grow with their square
+VOCABULARY = 4096  # at most, for all logits of a micro-batch to be in memory at once
 _ARCHITECTURES = ("llama", "qwen2", "qwen3")
 
 
@@ -46,56 +48,59 @@ def supports(config: Any) -> bool:
 
 
 def build(input_ids: Tensor, attention_mask: Tensor, kept: int) -> Tree:
-    """The trees of a batch whose last `kept` columns are completions; prompts are padded on the left."""
+    """The trees of a batch whose last `kept` columns are completions; prompts are padded on the left.
+
+    Sequences are sorted, so that those with a common beginning are neighbours: a column holds a new node where a
+    sequence already differs from the one before. In this order a node's descendants directly follow it.
+    """
     start = input_ids.shape[1] - kept
-    trees: dict[tuple[int, ...], _Branches] = {}
-    paths: list[tuple[_Branches, list[int]]] = []
-    for ids, mask in zip(input_ids.tolist(), attention_mask.tolist(), strict=True):
-        prompt = tuple(ids[start - sum(mask[:start]) : start])
-        tree = trees.setdefault(prompt, _Branches(prompt))
-        paths.append((tree, tree.add(ids[start : start + sum(mask[start:])])))
-    width = max(len(tree.tokens) for tree in trees.values())
-    first = {id(tree): row * width for row, tree in enumerate(trees.values())}
-    node = [[first[id(tree)] + at for at in path] + [-1] * (kept - len(path)) for tree, path in paths]
-    rows = [tree.inputs(width) for tree in trees.values()]
-    inputs = {name: torch.stack([row[name] for row in rows]).to(input_ids.device) for name in rows[0]}
-    return Tree(inputs, torch.tensor(node, device=input_ids.device))
+    ids = torch.where(attention_mask.bool(), input_ids, _PADDING).cpu().numpy()
+    sequences, sequence_of = np.unique(ids, axis=0, return_inverse=True)
+    new, exists, first = _nodes(sequences, start)
+    sequence, column = np.nonzero(new)
+    tree = np.cumsum(first)[sequence] - 1
+    sizes = np.bincount(tree)
+    place = np.arange(len(tree)) - (np.cumsum(sizes) - sizes)[tree] + tree * sizes.max()  # in [prompts, nodes], flat
+
+    path = np.full(new.shape, -1)  # a node's place in every sequence that passes through it
+    path[new] = place
+    path = np.where(exists, np.maximum.accumulate(path, axis=0), -1)
+    ends = np.arange(1, len(sizes) * sizes.max() + 1)  # the place after a node's last descendant
+    np.maximum.at(ends, path[exists], np.broadcast_to(path.max(1, keepdims=True) + 1, path.shape)[exists])
+
+    def laid_out(values: Any, padding: int) -> Tensor:
+        filled = np.full(len(ends), padding)
+        filled[place] = values
+        return torch.from_numpy(filled.reshape(len(sizes), -1)).to(input_ids.device)
+
+    source = column - (column >= start)  # a completion's node reads the token before the one that it predicts
+    begins = (sequences == _PADDING)[:, :start].sum(1)
+    inputs = {
+        "input_ids": laid_out(sequences[sequence, source], 0),
+        "shift_labels": laid_out(np.where(column < start, IGNORED, sequences[sequence, column]), IGNORED),
+        "position_ids": laid_out(source - begins[sequence], 0),
+        "attention_mask": _seen(ends.reshape(len(sizes), -1)).to(input_ids.device),
+    }
+    return Tree(inputs, torch.from_numpy(path[sequence_of.ravel(), start:]).to(input_ids.device))
 
 
-class _Branches:
-    """A prompt and the tree of its completions. A completion's first node is a copy of the prompt's last token."""
+def _nodes(sequences: Any, start: int) -> tuple[Any, Any, Any]:
+    """Where sorted sequences [sequences, length] have nodes of their own, where any, and which begin a prompt.
 
-    def __init__(self, prompt: tuple[int, ...]) -> None:
-        self.last = len(prompt) - 2
-        self.tokens, self.labels = list(prompt[:-1]), [IGNORED] * (len(prompt) - 1)
-        self.first = prompt[-1]
-        self.parents = list(range(-1, self.last))
-        self._known: dict[tuple[int, int], int] = {}
+    A prompt's last token has no node: each of its completions' first nodes reads it.
+    """
+    differs = np.ones(sequences.shape, bool)
+    np.logical_or.accumulate(sequences[1:] != sequences[:-1], axis=1, out=differs[1:])
+    first = differs[:, start - 1].copy()
+    differs[first] = True  # prompts share nothing
+    exists = sequences != _PADDING
+    exists[:, start - 1] = False
+    return exists & differs, exists, first
 
-    def add(self, completion: list[int]) -> list[int]:
-        """The nodes whose labels are the completion's tokens."""
-        path, parent, token = [], self.last, self.first
-        for label in completion:
-            node = self._known.get((parent, label))
-            if node is None:
-                node = self._known[parent, label] = len(self.tokens)
-                self.tokens.append(token)
-                self.labels.append(label)
-                self.parents.append(parent)
-            path.append(node)
-            parent, token = node, label
-        return path
 
-    def inputs(self, width: int) -> dict[str, Tensor]:
-        """Padded on the right; a padding node attends to itself."""
-        padding = [0] * (width - len(self.tokens))
-        seen = np.eye(width, dtype=bool)
-        for node, parent in enumerate(self.parents):
-            if parent >= 0:
-                seen[node] |= seen[parent]
-        return {
-            "input_ids": torch.tensor(self.tokens + padding),
-            "shift_labels": torch.tensor(self.labels + [IGNORED] * len(padding)),
-            "position_ids": torch.from_numpy(seen.sum(1) - 1),
-            "attention_mask": torch.from_numpy(seen)[None],
-        }
+def _seen(ends: Any) -> Tensor:
+    """A node attends to its ancestors and itself, padding to itself: [prompts, nodes] → [prompts, 1, nodes, nodes]."""
+    prompts, nodes = ends.shape
+    place = np.arange(prompts * nodes).reshape(prompts, nodes)
+    earlier = place[:, None, :] <= place[:, :, None]
+    return torch.from_numpy(earlier & (place[:, :, None] < ends[:, None, :]))[:, None]
