@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import platform
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -24,7 +24,7 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
 
 
-@contextmanager
+@contextlib.contextmanager
 def without(*libraries: str) -> Iterator[None]:
     """Within the context, imports of these libraries fail, and `find_spec` does not find them.
 
@@ -39,6 +39,19 @@ def without(*libraries: str) -> Iterator[None]:
         for name in hidden:
             if sys.modules[name] is None:
                 del sys.modules[name]
+
+
+def spare_pandas() -> None:
+    """Keeps pyarrow from importing pandas in a job that does without; scoring a policy takes no longer than that import.
+
+    pyarrow looks for pandas once, to recognise its types: its Python part at the first array, its C++ part at the next.
+    """
+    import pyarrow as pa
+
+    with without("pandas"):
+        for _ in range(2):
+            with contextlib.suppress(AttributeError):  # of None: compiled code does not expect the mark
+                pa.array([0])
 
 
 def versions() -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from maxk import config as configuration
 from maxk import tracking
-from maxk.artifacts import files
+from maxk.artifacts import environment, files
 from maxk.artifacts.records import Provenance
 from maxk.errors import UserError
 
@@ -26,6 +26,7 @@ def run(args: argparse.Namespace) -> None:
     from maxk import data
     from maxk.evaluation import problem_grader
 
+    environment.spare_pandas()
     config = configuration.load(args.config)
     name, layout = args.dataset, config.layout
     if name not in config.datasets:

@@ -15,7 +15,7 @@ from typing import Any
 
 from maxk import config as configuration
 from maxk import tracking
-from maxk.artifacts import files, records
+from maxk.artifacts import environment, files, records
 from maxk.config import Config
 
 
@@ -26,6 +26,7 @@ def register_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    environment.spare_pandas()
     config = configuration.load(args.config)
     with tracking.stage(config, "score", policy=args.policy) as run:
         run.params(config.settings("score"))

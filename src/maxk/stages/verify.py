@@ -33,6 +33,7 @@ def register_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     from maxk.evaluation import problem_grader
 
+    environment.spare_pandas()
     config = configuration.load(args.config)
     with tracking.stage(config, "verify", policy=args.policy, shard=str(args.shard)) as run:
         run.params(config.settings("verify"))
