@@ -42,7 +42,7 @@ def without(*libraries: str) -> Iterator[None]:
 
 
 def spare_pandas() -> None:
-    """Keeps pyarrow from importing pandas in a job that does without; scoring a policy takes no longer than that import.
+    """Keeps pyarrow from importing pandas in a job that does without; the import takes as long as scoring a policy.
 
     pyarrow looks for pandas once, to recognise its types: its Python part at the first array, its C++ part at the next.
     """

@@ -1,7 +1,7 @@
 """`maxk verify POLICY --shard I`: grades the programs in a shard's samples on their problems' tests.
 
-Identical programs for a problem are graded once, even across policies (the verdict cache). A completion without an extractable
-program is `unparseable` on every test.
+Identical programs for a problem are graded once, even across policies (the verdict cache). A completion without an
+extractable program is `unparseable` on every test.
 
     maxk verify base --shard 0 --config results/config.json
 """
