@@ -116,6 +116,7 @@ def test_samples_of_a_backend(base_model: str) -> None:
     expected = [directly(backend.model, *one, 1.3) for one in given]
     backend.close()
     assert Entropies(policy(base_model), config)(given) == pytest.approx(expected, rel=1e-5)
+    assert [c.entropy for _, c in found] == pytest.approx(expected, rel=1e-5)
     assert {c.finish_reason for _, c in found} == {"stop", "stop_string", "length"}
     assert len({len(c.tokens) for _, c in found}) > 2
 

@@ -48,7 +48,8 @@ class Sampling(Section):
         262_144, description="Tokens per batch of the transformers backend, prompts and completions together."
     )
     entropy: bool = Field(
-        True, description="Measure each completion's mean token entropy (Figure 2), by a pass over finished samples."
+        True,
+        description="Measure each completion's mean token entropy (Figure 2); with vLLM, in a pass of its own.",
     )
     shards: Count = Field(1, description="Jobs per policy; each samples its part of every dataset's problems.")
     gpu: float = Field(

@@ -37,7 +37,7 @@ def submission(program: str | None, problem: Problem, configured: Limits) -> Sub
             memory_mb=problem.memory_limit_mb or configured.memory_mb,
         )
     checker = CheckerProgram(problem.checker) if problem.checker is not None else None
-    return Submission(program, list(problem.tests), limits=own, checker=checker)
+    return Submission(program, problem.tests, limits=own, checker=checker)
 
 
 def validate_solutions(config: Config, label: str) -> Callable[[Sequence[tuple[str, Problem]]], list[Sequence[str]]]:

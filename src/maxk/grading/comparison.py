@@ -74,6 +74,8 @@ def output_digest(output: bytes) -> str:
 
 
 def _is_text(output: bytes) -> bool:
+    if output.isascii():
+        return True
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for start in range(0, len(output), _PIECE):

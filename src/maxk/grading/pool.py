@@ -156,8 +156,10 @@ class Server:
 
     def is_stuck(self) -> bool:
         """Whether it has been silent for longer than any batch of its jobs can take."""
-        patience = _SLACK_S + max((job.limits.wall * job.silent_runs for job in self.jobs.values()), default=0.0)
-        return bool(self.jobs) and time.monotonic() - self.heard > patience
+        silent = time.monotonic() - self.heard
+        if not self.jobs or silent < _SLACK_S:  # asked after every packet, so the jobs are looked at only then
+            return False
+        return silent > _SLACK_S + max(job.limits.wall * job.silent_runs for job in self.jobs.values())
 
     @property
     def load(self) -> int:

@@ -21,11 +21,15 @@ from maxk.sampling import stopping
 
 
 class Completion(NamedTuple):
-    """One sampled completion: its text, its token ids (the text does not determine them), and why it ended."""
+    """One sampled completion: its text, its token ids (the text does not determine them), and why it ended.
+
+    `entropy`, the mean over its tokens in nats, is None if the backend does not measure it.
+    """
 
     text: str
     tokens: Sequence[int]
     finish_reason: str
+    entropy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,9 @@ Drawn = list[tuple[Request, list[Completion]]]
 
 class Backend(Protocol):
     """A loaded model that answers requests."""
+
+    measures: bool
+    """Whether completions have their entropies."""
 
     @property
     def facts(self) -> Mapping[str, str | float]:

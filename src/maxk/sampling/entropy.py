@@ -1,10 +1,10 @@
-"""Mean token entropies of finished samples, by one forward pass of `transformers` over prompts and completions.
+"""Mean token entropies of samples whose backend did not measure them, by a forward pass of `transformers`.
 
     entropies = Entropies(policy, config.sampling)
     means = entropies([(prompt_ids, completion_ids), ...])     # nats per token
 
 The entropy of a token is that of the policy's distribution at `sampling.temperature` over the whole vocabulary, before
-top-p. The pass needs the tokens only, so it measures the samples of every backend alike.
+top-p, as in `maxk.sampling.transformers`. The pass needs the tokens only.
 
 *One batch* holds completions of similar lengths, padded on the right: under causal attention no token sees the padding,
 so neither a mask nor positions are needed. Equal sequences of a call are computed once.

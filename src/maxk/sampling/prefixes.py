@@ -42,7 +42,8 @@ def generate(
     tokens = torch.full((samples, width), int(generation_config._pad_token_tensor), device=input_ids.device)
     tokens[:, :length] = input_ids
 
-    def distribution(examples: torch.Tensor, end: int) -> torch.Tensor:
+    def distribution(running: torch.Tensor, row: torch.Tensor, end: int) -> torch.Tensor:
+        examples = running.new_empty(len(prefixes.logits)).index_copy_(0, row, running)  # one sample of each row
         scores: torch.Tensor = logits_processor(tokens[examples, :end], prefixes.logits.float())
         return scores.softmax(-1)
 
@@ -61,7 +62,7 @@ def draw(
     row: torch.Tensor,
     tokens: torch.Tensor,
     uniforms: torch.Tensor,
-    distribution: Callable[[torch.Tensor, int], torch.Tensor],
+    distribution: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor],
     ended: Callable[[torch.Tensor, int], torch.Tensor],
 ) -> int:
     """Draws a token per step for every sample that has not ended; returns the length of the longest sample.
@@ -70,15 +71,14 @@ def draw(
     tokens        [samples, width]: as many of the last columns as `uniforms` has are written; what follows a sample's
                   end stays as it is
     uniforms      [samples, steps], between 0 and 1
-    distribution  (one sample of each row, length so far) → probabilities of the next token [rows, vocabulary]
+    distribution  (running samples, their rows, length so far) → probabilities of the next token [rows, vocabulary]
     ended         (running samples, length so far) → which of them have ended
     """
     steps = uniforms.shape[1]
     end = tokens.shape[1] - steps
     running = torch.arange(len(tokens), device=tokens.device)
     for step in range(steps):
-        examples = running.new_empty(len(prefixes.logits)).index_copy_(0, row, running)
-        drawn = inverse(distribution(examples, end), row, uniforms[running, step])
+        drawn = inverse(distribution(running, row, end), row, uniforms[running, step])
         tokens[running, end] = drawn
         end += 1
         on = ~ended(running, end)

@@ -11,6 +11,8 @@ on the other samples of its batch. Here every sample has its own uniform numbers
 of the cumulative distribution at its number. Batches change a sample only if rounding inside the model moves a
 boundary across that number (docs/sampling.md).
 
+*Entropies cost little here*, because every distribution is at hand: before top-p, once per distinct prefix.
+
 The requests of a chunk are sorted by prompt length and packed into batches by a budget of tokens.
 """
 
@@ -38,7 +40,7 @@ class TransformersBackend:
     """Loads the policy once: onto a GPU if there is one, otherwise onto one CPU thread."""
 
     def __init__(self, policy: Policy, config: Sampling) -> None:
-        self.config = config
+        self.config, self.measures = config, config.entropy
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         if self.device.type == "cpu":
             torch.set_num_threads(1)  # more threads do not speed up small models, and jobs run side by side
@@ -82,12 +84,18 @@ class TransformersBackend:
             yield from packed(together, tokens, self.config.batch_tokens)
 
     def _completions(self, batch: Sequence[Request], prompts: Prompts) -> Iterator[Completion]:
-        rows = [[token for token in row if token >= 0] for row in self.generate(batch, prompts).tolist()]
-        return sampling.completions(rows, self.stop_tokens, self.config.stop, self.tokenizer)
+        sums = torch.zeros(sum(request.count for request in batch), dtype=torch.float64, device=self.device)
+        tokens = self.generate(batch, prompts, sums if self.measures else None)
+        rows = [[token for token in row if token >= 0] for row in tokens.tolist()]
+        made = sampling.completions(rows, self.stop_tokens, self.config.stop, self.tokenizer)
+        for completion, total in zip(made, sums.tolist(), strict=True):
+            yield completion._replace(entropy=total / len(completion.tokens)) if self.measures else completion
 
     @torch.inference_mode()
-    def generate(self, batch: Sequence[Request], prompts: Prompts) -> torch.Tensor:
-        """Tokens [samples, max_tokens], −1 after the end."""
+    def generate(
+        self, batch: Sequence[Request], prompts: Prompts, entropies: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Tokens [samples, max_tokens], −1 after the end. Adds the nats of every sample's tokens to `entropies`."""
         row_of = {prompt: row for row, prompt in enumerate(dict.fromkeys(r.prompt for r in batch))}
         uniforms = torch.cat([_uniforms(r, self.config.max_tokens) for r in batch]).to(self.device)
         stop = torch.tensor(self.stop_tokens, device=self.device)
@@ -103,15 +111,15 @@ class TransformersBackend:
             since = max(0, end - self.stop_strings.maximum_token_len)  # a stop string has no more tokens
             return torch.logical_or(last, self.stop_strings(tokens[running, since:end], None))
 
-        draw(prefixes, row, tokens, uniforms, lambda *_: self._distribution(prefixes.logits), ended)
-        return tokens
+        def distribution(running: torch.Tensor, row: torch.Tensor, _: int) -> torch.Tensor:
+            logits = prefixes.logits.float() / self.config.temperature
+            p = logits.softmax(-1)
+            if entropies is not None:  # of the distribution before top-p
+                entropies[running] += torch.special.entr(p).sum(-1).double()[row]
+            return p if self.config.top_p == 1.0 else TopPLogitsWarper(self.config.top_p)(None, logits).softmax(-1)
 
-    def _distribution(self, logits: torch.Tensor) -> torch.Tensor:
-        """Probabilities of the next token [rows, vocabulary], after temperature and nucleus."""
-        logits = logits.float() / self.config.temperature
-        if self.config.top_p < 1.0:
-            logits = TopPLogitsWarper(self.config.top_p)(None, logits)
-        return logits.softmax(-1)
+        draw(prefixes, row, tokens, uniforms, distribution, ended)
+        return tokens
 
 
 def _uniforms(request: Request, length: int) -> torch.Tensor:

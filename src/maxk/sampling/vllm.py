@@ -42,6 +42,8 @@ SCORED_TOKENS = 512  # at the end of the prompt: enough for a comparison, and fa
 class VllmBackend:
     """Starts the engine and compares its weights with the policy's; the engine ends with the process."""
 
+    measures = False  # it knows the log-probabilities of a few tokens only
+
     def __init__(self, policy: Policy, config: Sampling) -> None:
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
         from vllm import EngineArgs, LLMEngine  # type: ignore[import-not-found]

@@ -2,8 +2,9 @@
 
 One process samples for all datasets, so the model is loaded once and GPU memory is released at the end. Samples are
 kept in a journal (`maxk.artifacts.journal`), so a restarted job, or one with a larger n or more problems, draws only
-what is missing; one with a smaller n draws nothing. Entropies are measured when the samples are drawn and the memory of
-the backend is free (`maxk.sampling.entropy`), and kept in a journal of their own.
+what is missing; one with a smaller n draws nothing. Entropies have a journal of their own. A backend that does not
+measure them as it draws leaves them to a pass (`maxk.sampling.entropy`), when the samples are drawn and its memory is
+free.
 
     maxk sample base --shard 0 --config results/config.json
 """
@@ -162,21 +163,27 @@ class _Job:
         if self.config.sampling.backend == "transformers":
             self._limit_memory()
         with closing(sampling.BACKENDS[self.config.sampling.backend](self.policy, self.config.sampling)) as backend:
-            parts = map(self._columns, backend.sample(self.requests))
+            parts: Iterator[Columns] = map(self._columns, backend.sample(self.requests))
+            if backend.measures:  # first, so that a killed job leaves no sample without the entropy that it had
+                measured = {"entropy": f"{backend.facts['device']} {backend.facts['dtype']}"}
+                parts = self.past_entropies.record(parts, lambda: measured)
+                self.environments.append(measured)
             count = sum(request.count for request in self.requests)
             with Progress(count, f"sample {self.policy.name}") as progress:
                 for part in self.past.record(parts, lambda: {**recorded, **backend.facts}):
                     progress.advance(self._keep(part))
+                    if backend.measures:
+                        self._keep_entropies(part)
             self.environments.append({**recorded, **backend.facts})
 
     def _columns(self, done: sampling.Drawn) -> dict[str, list[Any]]:
-        """Finished requests as columns of `records.DRAWN`."""
+        """Finished requests as columns of `records.DRAWN`, and their entropies."""
         rows = [
-            (r.problem_id, number, c.text, len(c.tokens), c.finish_reason, self.digests[r.problem_id], c.tokens)
+            (r.problem_id, number, text, len(tokens), reason, self.digests[r.problem_id], tokens, entropy)
             for r, completions in done
-            for number, c in enumerate(completions, r.first)
+            for number, (text, tokens, reason, entropy) in enumerate(completions, r.first)
         ]
-        return _transposed(rows, records.DRAWN.names)
+        return _transposed(rows, [*records.DRAWN.names, "entropy"])
 
     def _keep(self, columns: Columns) -> int:
         """Adds the completions that are needed and were drawn for the current prompt; returns how many it added."""
@@ -222,7 +229,7 @@ class _Job:
     def _keep_entropies(self, columns: Columns) -> int:
         """Adds the entropies of needed samples; returns how many it added."""
         kept = 0
-        for *key, entropy in zip(*columns.values(), strict=True):
+        for *key, entropy in zip(*(columns[name] for name in records.MEASURED.names), strict=True):
             problem_id, number, _ = key
             if self._lacks_entropy(*key):
                 self.entropies[problem_id][number] = entropy

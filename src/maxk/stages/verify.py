@@ -1,7 +1,7 @@
 """`maxk verify POLICY --shard I`: grades the programs in a shard's samples on their problems' tests.
 
-Identical programs for a problem run once, even across policies (the verdict cache). A completion without an extractable
-program is `unparseable` on every test.
+Identical programs for a problem are graded once, even across policies (the verdict cache). A completion without an
+extractable program is `unparseable` on every test.
 
     maxk verify base --shard 0 --config results/config.json
 """
@@ -49,33 +49,31 @@ def run(args: argparse.Namespace) -> None:
 def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) -> dict[str, float]:
     """Writes the verdicts of one dataset; returns the fraction of tests with each status."""
     from maxk.evaluation import problem_grader
-    from maxk.grading import extract_program
 
     layout = config.layout
     source = layout.samples(policy, dataset, shard)
     samples = files.read_table(source, records.SAMPLE)
     tasks = files.read_problems(layout.problems(dataset), "test", share_of(config, shard))
     problems = {problem.problem_id: problem for problem in tasks}
+    extractions = _extractions(samples.column("completion"))
     problem_ids = samples.column("problem_id").to_pylist()
-    extractions = [extract_program(text) for text in samples.column("completion").to_pylist()]
-    limits = problem_grader.limits(config)
-    submissions = (
-        problem_grader.submission(extraction.program, problems[problem_id], limits)
-        for extraction, problem_id in zip(extractions, problem_ids, strict=True)
-    )
-    statuses: list[list[str]] = [[] for _ in problem_ids]
-    outputs = list(statuses)
-    with Progress(len(problem_ids), f"verify {policy} {dataset}") as progress:
+    pairs = list(zip(problem_ids, (extraction.program for extraction in extractions), strict=True))
+    repeats = Counter(pairs)  # equal programs of a problem are graded once
+    distinct, limits = list(repeats), problem_grader.limits(config)
+    submissions = (problem_grader.submission(program, problems[name], limits) for name, program in distinct)
+    verdicts: dict[tuple[str, str | None], Any] = {}
+    with Progress(len(pairs), f"verify {policy} {dataset}") as progress:
         for position, verdict in grader.grade_iter(submissions):
-            statuses[position], outputs[position] = list(verdict.statuses), list(verdict.outputs)
-            progress.advance()
+            verdicts[distinct[position]] = verdict
+            progress.advance(repeats[distinct[position]])
+    digests = {program: digest_of_text(program) for _, program in distinct if program is not None}
     columns = {
-        "problem_id": problem_ids,
+        "problem_id": samples.column("problem_id"),
         "sample_index": samples.column("sample_index"),
         "extraction": [extraction.status for extraction in extractions],
-        "statuses": statuses,
-        "program": [None if one.program is None else digest_of_text(one.program) for one in extractions],
-        "outputs": outputs,
+        "statuses": [verdicts[pair].statuses for pair in pairs],
+        "program": [digests.get(program) for _, program in pairs],
+        "outputs": [verdicts[pair].outputs for pair in pairs],
     }
     provenance = Provenance(
         stage="verify",
@@ -85,8 +83,17 @@ def _verify(config: Config, policy: str, dataset: str, shard: int, grader: Any) 
         environment={"sandbox": grader.tier, **_place(config, shard), **environment.versions()},
     )
     files.write_table(layout.verdicts(policy, dataset, shard), columns, records.VERDICT_AND_OUTPUTS, provenance)
-    flat = [status for one in statuses for status in one]
-    return {status: count / len(flat) for status, count in Counter(flat).items()}
+    counts = Counter(status for statuses in columns["statuses"] for status in statuses)
+    return {status: count / counts.total() for status, count in counts.items()}
+
+
+def _extractions(completions: Any) -> list[Any]:
+    """The extraction of every completion of a column; equal texts are read once."""
+    from maxk.grading import extract_program
+
+    texts = completions.combine_chunks().dictionary_encode()
+    found = [extract_program(text) for text in texts.dictionary.to_pylist()]
+    return [found[code] for code in texts.indices.to_pylist()]
 
 
 def _place(config: Config, shard: int) -> dict[str, int]:
