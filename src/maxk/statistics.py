@@ -26,7 +26,7 @@ about the methods.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -231,20 +231,23 @@ def crossing(a: ArrayLike, b: ArrayLike, ks: Sequence[int], level: float = 0.95)
     if not first.shape[-1] == second.shape[-1] == len(ks) or list(ks) != sorted(set(ks)):
         got = f"{first.shape} and {second.shape} with ks {list(ks)}"
         raise ValueError(f"a and b must be [..., problems, ks], ks ascending, got shapes {got}")
-    found = [difference(first[..., i], second[..., i]) for i in range(len(ks))]
-    lows, highs = np.transpose([one.interval(level) for one in found])
+
+    @cache  # not all k are needed, and each takes a while
+    def at(i: int) -> tuple[float, float, float]:
+        found = difference(first[..., i], second[..., i])
+        return found.value, *found.interval(level)
+
     return Crossing(
-        k=_from_there_on(np.array([one.value > 0 for one in found]), ks),
-        low=next((k for k, high in zip(ks, highs, strict=True) if not high < 0), None),
-        high=_from_there_on(lows > 0, ks),
+        k=_from_there_on(lambda i: at(i)[0] > 0, ks),
+        low=next((k for i, k in enumerate(ks) if not at(i)[2] < 0), None),
+        high=_from_there_on(lambda i: at(i)[1] > 0, ks),
     )
 
 
-def _from_there_on(holds: NDArray[np.bool_], ks: Sequence[int]) -> int | None:
-    """The smallest k from which on something holds; None if it does not at the largest."""
-    failing = np.flatnonzero(~holds)
-    first = int(failing[-1]) + 1 if len(failing) else 0
-    return ks[first] if first < len(ks) else None
+def _from_there_on(holds: Callable[[int], bool], ks: Sequence[int]) -> int | None:
+    """The smallest k from whose index on something holds; None if it does not at the largest."""
+    failing = next((i for i in reversed(range(len(ks))) if not holds(i)), -1)
+    return ks[failing + 1] if failing + 1 < len(ks) else None
 
 
 # ---- Wilcoxon's signed-rank test
