@@ -39,6 +39,8 @@ Floats = NDArray[np.float64]
 # the excess kurtosis of a sample lowers the degrees of freedom (½ in theory, for the kurtosis of the population).
 LEAST_OF_SEEDS = 0.75
 PER_KURTOSIS = 1.5
+# Rewards lie in [0, 1], and so do means of max@k and pass@k.
+MEAN_BOUNDS, DIFFERENCE_BOUNDS = (0.0, 1.0), (-1.0, 1.0)
 LARGEST_EXACT = 50  # differing pairs up to which Wilcoxon's p is exact (scipy's limit where there are no ties)
 
 
@@ -59,12 +61,16 @@ class Estimate:
     problem_df: float
     seed_df: float
 
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """The two-sided confidence interval at `level`."""
+    def interval(self, level: float = 0.95, bounds: tuple[float, float] = (-math.inf, math.inf)) -> tuple[float, float]:
+        """The two-sided confidence interval at `level`, cut to the values that are possible (`bounds`).
+
+        The cut leaves the coverage as it is, since the true value lies within the bounds.
+        """
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
         half = max(float(t_quantile(1 - level, df)) * math.sqrt(variance) for variance, df in self._variances)
-        return self.value - half, self.value + half
+        low, high = np.clip((self.value - half, self.value + half), *bounds)  # NaN stays
+        return float(low), float(high)
 
     def p_value(self) -> float:
         """Two-sided p-value of "the value is 0": 1 − the level at which 0 is an end of the interval."""

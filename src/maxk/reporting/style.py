@@ -7,10 +7,13 @@ Tol's (2021) wine, olive, indigo and teal, brown and grey.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+os.environ["MPLBACKEND"] = "Agg"  # no display is needed, and a notebook's backend, inherited, may not be installed
 
 import matplotlib.style as mpl_style
 import pandas as pd

@@ -42,7 +42,7 @@ def _differences(rows: Sequence[Difference]) -> Iterator[str]:
     yield from markdown.head([f"{first.metric}@k", f"{first.a} − {first.b}", "p", "p (Holm)"])
     for one in rows:
         difference = f"{one.difference:+.3f} {_interval(one.low, one.high, '+')}"
-        yield markdown.row([str(one.k), difference, f"{one.p:.2g}", f"{one.p_holm:.2g}"])
+        yield markdown.row([str(one.k), difference, markdown.p_value(one.p), markdown.p_value(one.p_holm)])
 
 
 def _interval(low: float, high: float, sign: str = "") -> str:
@@ -51,9 +51,10 @@ def _interval(low: float, high: float, sign: str = "") -> str:
 
 def _crossed(one: Crossing) -> str:
     upper, lower = markdown.escape(one.upper), markdown.escape(one.lower)
-    low, high = (f"no k up to {one.largest}" if end is None else f"k = {end}" for end in (one.low, one.high))
-    where = f"overtakes {lower} at k = {one.k}" if one.k else f"overtakes {lower} at no k up to {one.largest}"
-    return f"{one.metric}@k: {upper} {where} ({f'interval: {low}' if low == high else f'interval: {low} to {high}'})"
+    low, high, at = (f"above {one.largest}" if k is None else str(k) for k in (one.low, one.high, one.k))
+    where = f"from k = {at} on" if one.k else f"at no k up to {one.largest}"
+    ends = low if low == high else f"{low} to {high}"
+    return f"{one.metric}@k: {upper} is above {lower} {where} (interval of the crossing k: {ends})"
 
 
 def _solved(one: Solved) -> str:
