@@ -44,5 +44,6 @@ def _distinct(values: pa.Array, n: int, ks: Sequence[int]) -> Floats:
     problems, samples = np.nonzero(codes != NONE)
     pairs, counts = np.unique(problems * kinds + codes[problems, samples], return_counts=True)
     found = np.zeros((len(codes), len(ks)))
-    np.add.at(found, pairs // kinds, pass_at_k(n, counts[:, np.newaxis], np.asarray(ks)))
+    sizes, which = np.unique(counts, return_inverse=True)
+    np.add.at(found, pairs // kinds, pass_at_k(n, sizes[:, np.newaxis], np.asarray(ks))[which])
     return found
