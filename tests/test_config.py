@@ -79,6 +79,10 @@ FAULTS = {
         ["training.entropy_bonus: expected keys and values"],
     ),
     "no seeds": ({"seeds": []}, ["seeds: at least 1 needed"]),
+    "more milestones than generation batches": (
+        question(milestones=10_000),
+        ["milestones=10000 of 'grpo'", "at most "],
+    ),
     "too many GPUs": (
         {"gpus": 1, "training": {"processes": 4, "per_device_batch_size": 32}},
         ["objectives.grpo, objectives.grpo_binary and ", "others: training.processes=4"],
@@ -434,3 +438,10 @@ def test_a_key_may_override_a_merged_one(text: str, read: dict[str, object], tmp
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     assert configuration.read_yaml(path) == read
+
+
+def test_a_wrong_seed_is_one_fault() -> None:
+    """A tuple whose only item is wrong is also too short, which says nothing new."""
+    with pytest.raises(UserError) as raised:
+        configuration.parse(configuration.overlay(configuration.defaults(), {"seeds": [-1]}))
+    assert str(raised.value) == "config: seeds.0: input should be greater than or equal to 0, got -1"

@@ -44,7 +44,7 @@ def test_what_an_accelerate_file_asks_for_in_vain_is_told_once(
 
 def test_a_large_machine_runs_all_scales(experiments: dict[str, Config]) -> None:
     assert {name: list(doctor.obstacles(config, LARGE)) for name, config in experiments.items()} == {
-        "pocket": [],
+        "default": [],
         "mini": [],
         "paper": [],
     }
@@ -52,7 +52,7 @@ def test_a_large_machine_runs_all_scales(experiments: dict[str, Config]) -> None
 
 def test_a_small_machine_runs_the_pocket_scale(experiments: dict[str, Config]) -> None:
     found = {name: list(doctor.obstacles(config, SMALL)) for name, config in experiments.items()}
-    assert found["pocket"] == []
+    assert found["default"] == []
     assert any("needs 1 GPU(s), 0 found" in one for one in found["mini"])
     assert any("vllm`, which is not installed" in one for one in found["paper"])
 
@@ -190,7 +190,7 @@ def test_the_exit_status_says_whether_what_was_asked_for_works(
     assert cli.main(["doctor", "--config", "config/smoke-mbpp.yaml"]) == status
     printed = capsys.readouterr().out
     assert ("smoke-mbpp.yaml: works here" in printed) is (status == 0)
-    assert "pocket: does not work here:\n  - bad" in printed
+    assert "default: does not work here:\n  - bad" in printed
 
 
 @pytest.mark.slow
@@ -200,6 +200,6 @@ def test_this_machine_runs_the_pocket_scale(root: Path) -> None:
         [sys.executable, "-m", "maxk", "doctor"], cwd=root, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "pocket: works here" in done.stdout
+    assert "default: works here" in done.stdout
     for name in ("packages", "machine", "gpu", "hub", "vllm", "sandbox", "results", "tracking"):
         assert f"ok   {name}" in done.stdout

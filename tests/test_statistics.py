@@ -303,3 +303,11 @@ def test_holm_by_hand():
     np.testing.assert_allclose(holm([0.03]), [0.03])
     with pytest.raises(ValueError, match=r"\[0, 1\]"):
         holm([0.5, 1.5])
+
+
+def test_an_interval_is_cut_to_what_is_possible() -> None:
+    """Two problems, differences 0.1 and 0.9: mean 0.5, standard error 0.4, t of one degree of freedom 12.7."""
+    found = difference([0.1, 0.9], [0.0, 0.0])
+    assert found.interval() == pytest.approx((0.5 - 12.706 * 0.4, 0.5 + 12.706 * 0.4), abs=1e-2)
+    assert found.interval(bounds=(-1, 1)) == (-1, 1)
+    assert np.isnan(difference([0.1], [0.0]).interval(bounds=(-1, 1))).all()

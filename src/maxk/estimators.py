@@ -18,6 +18,7 @@ weights are a running product from w_n = k/n, so nothing overflows and n = 10,00
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,11 @@ def best_of_k_weights(n: Any, k: Any) -> Floats:
     n, k = int(_integers("n", n)), int(_integers("k", k))
     if not 1 <= k <= n:
         raise ValueError(f"k = {k} with n = {n} samples a problem; 1 ≤ k ≤ n is needed")
+    return _best_of_k_weights(n, k).copy()
+
+
+@lru_cache(maxsize=4096)  # all k of n = 256 several times over
+def _best_of_k_weights(n: int, k: int) -> Floats:
     i = np.arange(n, 1, -1)
     ratios = np.maximum(i - k, 0) / (i - 1)
     weights: Floats = k / n * np.cumprod(np.concatenate([[1.0], ratios]))

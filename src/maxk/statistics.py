@@ -26,7 +26,7 @@ about the methods.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -39,6 +39,8 @@ Floats = NDArray[np.float64]
 # the excess kurtosis of a sample lowers the degrees of freedom (½ in theory, for the kurtosis of the population).
 LEAST_OF_SEEDS = 0.75
 PER_KURTOSIS = 1.5
+# Rewards lie in [0, 1], and so do means of max@k and pass@k.
+MEAN_BOUNDS, DIFFERENCE_BOUNDS = (0.0, 1.0), (-1.0, 1.0)
 LARGEST_EXACT = 50  # differing pairs up to which Wilcoxon's p is exact (scipy's limit where there are no ties)
 
 
@@ -59,12 +61,16 @@ class Estimate:
     problem_df: float
     seed_df: float
 
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """The two-sided confidence interval at `level`."""
+    def interval(self, level: float = 0.95, bounds: tuple[float, float] = (-math.inf, math.inf)) -> tuple[float, float]:
+        """The two-sided confidence interval at `level`, cut to the values that are possible (`bounds`).
+
+        The cut leaves the coverage as it is, since the true value lies within the bounds.
+        """
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
         half = max(float(t_quantile(1 - level, df)) * math.sqrt(variance) for variance, df in self._variances)
-        return self.value - half, self.value + half
+        low, high = np.clip((self.value - half, self.value + half), *bounds)  # NaN stays
+        return float(low), float(high)
 
     def p_value(self) -> float:
         """Two-sided p-value of "the value is 0": 1 − the level at which 0 is an end of the interval."""
@@ -231,20 +237,23 @@ def crossing(a: ArrayLike, b: ArrayLike, ks: Sequence[int], level: float = 0.95)
     if not first.shape[-1] == second.shape[-1] == len(ks) or list(ks) != sorted(set(ks)):
         got = f"{first.shape} and {second.shape} with ks {list(ks)}"
         raise ValueError(f"a and b must be [..., problems, ks], ks ascending, got shapes {got}")
-    found = [difference(first[..., i], second[..., i]) for i in range(len(ks))]
-    lows, highs = np.transpose([one.interval(level) for one in found])
+
+    @cache  # not all k are needed, and each takes a while
+    def at(i: int) -> tuple[float, float, float]:
+        found = difference(first[..., i], second[..., i])
+        return found.value, *found.interval(level)
+
     return Crossing(
-        k=_from_there_on(np.array([one.value > 0 for one in found]), ks),
-        low=next((k for k, high in zip(ks, highs, strict=True) if not high < 0), None),
-        high=_from_there_on(lows > 0, ks),
+        k=_from_there_on(lambda i: at(i)[0] > 0, ks),
+        low=next((k for i, k in enumerate(ks) if not at(i)[2] < 0), None),
+        high=_from_there_on(lambda i: at(i)[1] > 0, ks),
     )
 
 
-def _from_there_on(holds: NDArray[np.bool_], ks: Sequence[int]) -> int | None:
-    """The smallest k from which on something holds; None if it does not at the largest."""
-    failing = np.flatnonzero(~holds)
-    first = int(failing[-1]) + 1 if len(failing) else 0
-    return ks[first] if first < len(ks) else None
+def _from_there_on(holds: Callable[[int], bool], ks: Sequence[int]) -> int | None:
+    """The smallest k from whose index on something holds; None if it does not at the largest."""
+    failing = next((i for i in reversed(range(len(ks))) if not holds(i)), -1)
+    return ks[failing + 1] if failing + 1 < len(ks) else None
 
 
 # ---- Wilcoxon's signed-rank test

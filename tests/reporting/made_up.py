@@ -22,7 +22,7 @@ DATASET = {
     "open_operations": [1],
     "rare": 0.1,
     "readings": [0.5, 0.3, 0.2],
-    "train": 4,
+    "train": 64,
     "test": 4,
 }
 

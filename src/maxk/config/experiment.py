@@ -137,6 +137,18 @@ class Config(Section):
             if counts and self.every_objective[policy].training.get("lora", self.training.lora):
                 yield f"{self._where(policy)}: milestones keep whole models, which training.lora does not train"
 
+    def _milestone_contradictions(self, policy: str, training: Training) -> Iterator[str]:
+        """Checked again by the training job, which knows how many problems `all` and the filters leave."""
+        sections = [self.datasets[name].model_dump() for name in training.datasets if name in self.datasets]
+        if any(section["train"] == "all" for section in sections):
+            return
+        batches = training.generation_batches(sum(section["train"] for section in sections))
+        if (count := self.milestones(policy)) > batches:
+            yield (
+                f"experiments: milestones={count} of {policy!r}, a training of {batches} generation batches; "
+                f"ask for at most {batches}"
+            )
+
     def _rule_contradictions(self, name: str, experiment: Experiment) -> Iterator[str]:
         if (experiment.vote or 0) > self.sampling.n:
             yield f"experiments.{name}.vote={experiment.vote} is more than sampling.n={self.sampling.n}"
@@ -165,6 +177,7 @@ class Config(Section):
                 f"{where}: training.processes={training.processes} on nodes={training.nodes} are more than "
                 f"gpus={self.gpus} a node; each takes a GPU"
             )
+        yield from self._milestone_contradictions(name, training)
         for k in objective.objective.ks:
             if k > training.num_generations:
                 yield (

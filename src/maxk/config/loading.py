@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from maxk.config.experiment import Config
 from maxk.config.messages import explain
@@ -73,8 +74,14 @@ def parse(content: Mapping[str, Any]) -> Config:
     try:
         return Config.model_validate(content)
     except ValidationError as error:
-        faults = "; ".join(explain(item, Config) for item in error.errors())
+        faults = "; ".join(explain(item, Config) for item in _causes(error.errors()))
         raise UserError(f"config: {faults}") from None
+
+
+def _causes(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """The errors without those that follow from others: a list of which no item is valid also counts as empty."""
+    at_fault = {one["loc"][:-1] for one in errors}
+    return [one for one in errors if one["type"] != "too_short" or one["loc"] not in at_fault]
 
 
 def defaults() -> dict[str, Any]:

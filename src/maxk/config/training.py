@@ -227,6 +227,10 @@ class Training(Section):
         """Micro-batches per generation batch on each process."""
         return self.prompts_per_step * self.num_generations // (self.processes * self.per_device_batch_size)
 
+    def generation_batches(self, problems: int) -> int:
+        """Generation batches of a training on a number of problems."""
+        return max(1, round(self.epochs * problems / self.prompts_per_step))
+
     @property
     def steps_per_batch(self) -> int:
         """Optimiser steps per generation batch; samples are stale from the second on."""

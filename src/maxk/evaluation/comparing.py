@@ -142,8 +142,7 @@ def _means(curves: dict[tuple[str, str], Floats], ks: Sequence[int], level: floa
     for (name, metric), values in curves.items():
         for i, k in enumerate(ks):
             found = statistics.mean(values[:, :, i])
-            low, high = found.interval(level)
-            yield Mean(name, metric, k, found.value, max(low, 0.0), min(high, 1.0))
+            yield Mean(name, metric, k, found.value, *found.interval(level, statistics.MEAN_BOUNDS))
 
 
 def _differences(
@@ -156,7 +155,7 @@ def _differences(
         corrected = statistics.holm([p for p, _ in tests])
         for (a, b), (first, second), (p, test), p_holm in zip(pairs, sides, tests, corrected, strict=True):
             found = statistics.difference(first, second)
-            ends = found.interval(level)
+            ends = found.interval(level, statistics.DIFFERENCE_BOUNDS)
             yield Difference(a.name, b.name, metric, k, found.value, *ends, p, float(p_holm), test, _about(a, b))
 
 

@@ -89,7 +89,9 @@ def _mean_rows(scores: Scores, level: float) -> Iterator[dict[str, Any]]:
             continue
         cells = [scores.cells[row, one] for one in datasets]
         for quantity in quantities(scores):
-            low, high = statistics.mean(_values(scores, row, datasets, quantity)).interval(level)
+            low, high = statistics.mean(_values(scores, row, datasets, quantity)).interval(
+                level, statistics.MEAN_BOUNDS
+            )
             metric, k = quantity.split("@")
             yield {
                 "policy": row,
@@ -98,8 +100,8 @@ def _mean_rows(scores: Scores, level: float) -> Iterator[dict[str, Any]]:
                 "metric": metric,
                 "k": int(k),
                 "mean": scores.mean(row, dataset, quantity),
-                "low": float(np.maximum(low, 0)),  # rewards lie in [0, 1]; NaN stays
-                "high": float(np.minimum(high, 1)),
+                "low": low,
+                "high": high,
                 "level": level,
                 "problems": sum(cell.estimates["max"].shape[1] for cell in cells),
                 "samples": scores.n,
@@ -243,7 +245,7 @@ def contrast(
     `crossed`: every trained policy has several seeds. Otherwise the test is by sign flips, drawn anew for each `place`.
     """
     found = statistics.difference(*sides)
-    low, high = found.interval(report.confidence)
+    low, high = found.interval(report.confidence, statistics.DIFFERENCE_BOUNDS)
     if crossed:
         p_mean = found.p_value()
     else:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from maxk.statistics import Estimate
+from maxk.statistics import MEAN_BOUNDS, Estimate
 
 _MARKS = re.compile(r"[\\|*_`<\[]|&(?=#?\w+;)")  # the last begins an HTML entity
 
@@ -38,8 +38,13 @@ def below(lines: Sequence[str], notes: Iterable[str]) -> str:
 
 def interval(found: Estimate, level: float) -> str:
     """A mean of values in [0, 1] with its interval; without one where there is only one problem."""
-    low, high = found.interval(level)
-    return f"{found.value:.3f}" + ("" if math.isnan(low) else f" [{max(low, 0):.3f}, {min(high, 1):.3f}]")
+    low, high = found.interval(level, MEAN_BOUNDS)
+    return f"{found.value:.3f}" + ("" if math.isnan(low) else f" [{low:.3f}, {high:.3f}]")
+
+
+def p_value(p: float) -> str:
+    """A p-value with two significant digits."""
+    return f"{p:.2g}"
 
 
 def interval_over(seeds: int) -> str:

@@ -143,7 +143,7 @@ def _test_notes(scores: Scores, config: Config, tests: Mapping[str, BaselineTest
     if not tests:
         return
     listed = "; ".join(
-        f"{header} {scores.labels[test.baseline]}, p = {test.p:.2g}, r = {test.ranks.rank_biserial:.2f}, "
+        f"{header} {scores.labels[test.baseline]}, p = {markdown.p_value(test.p)}, r = {test.ranks.rank_biserial:.2f}, "
         f"{test.ranks.differing} of {scores.problems(test.dataset)}"
         for header, test in tests.items()
     )

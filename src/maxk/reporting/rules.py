@@ -74,11 +74,7 @@ def _item(one: Decision, labels: Mapping[str, str], where: str) -> Iterable[str]
     number = "no scores"
     if one.found:
         low, high = one.found["low"], one.found["high"]
-        number = f"{one.found['difference']:+.3f} [{low:+.3f}, {high:+.3f}], p {_brief(one.p_holm)}"
+        number = f"{one.found['difference']:+.3f} [{low:+.3f}, {high:+.3f}], p = {markdown.p_value(one.p_holm)}"
     yield f"- **{markdown.escape(one.answer)}.** {markdown.escape(f'{pair} at {one.quantity}{where}: {number}.')}"
     asked = "different from" if rule.shown == "different" else rule.shown
     yield f"  {markdown.escape(f'Rule: shown {asked} zero: “{rule.then}”; otherwise: “{rule.otherwise}”.')}"
-
-
-def _brief(p: float) -> str:
-    return f"= {p:.3f}" if p >= 0.0005 else "< 0.001"

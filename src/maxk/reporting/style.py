@@ -15,14 +15,11 @@ from typing import Any
 
 os.environ["MPLBACKEND"] = "Agg"  # no display is needed, and a notebook's backend, inherited, may not be installed
 
-import matplotlib as mpl
-
-mpl.use("Agg")  # before pyplot, which seaborn imports
-
-import matplotlib.pyplot as plt
+import matplotlib.style as mpl_style
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -44,8 +41,10 @@ COLOURS = {
     "bon_loo1_firstorder": "#8C6D46",  # brown
 }
 OTHERS = ("#44AA99", "#7F7F7F", "#AA4499", "#117733", "#DDAA33")  # for further methods, in the order of the config
-DASHES: tuple[Any, ...] = ("", (1, 1), (4, 1.5), (4, 1, 1, 1))  # as seaborn takes them; "" is solid
+DASHES: tuple[Any, ...] = ("", (1, 1), (4, 1.5), (4, 1, 1, 1))  # "" is solid
 MARKERS = ("o", "s", "^", "D", "v", "P")
+WIDTH = 8.0  # inches
+PNG_DPI = 200
 
 _RC: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so figures are the same on every machine
@@ -62,9 +61,15 @@ _RC: Any = {
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
     "figure.constrained_layout.w_pad": 0.06,
+    "axes.axisbelow": True,
     "axes.edgecolor": "#888888",
     "axes.formatter.useoffset": False,
+    "axes.labelcolor": "#262626",
     "grid.color": "#E6E6E6",
+    "text.color": "#262626",
+    "xtick.color": "#262626",
+    "ytick.color": "#262626",
+    "lines.solid_capstyle": "round",
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
     "lines.linewidth": 1.3,
@@ -72,7 +77,6 @@ _RC: Any = {
     "lines.markeredgewidth": 0,
     "legend.fontsize": 7,
     "legend.frameon": False,
-    "savefig.dpi": 200,
     "pdf.fonttype": 42,  # text stays text
 }
 
@@ -107,59 +111,95 @@ def looks(config: Config) -> dict[str, Look]:
 # --------------------------------------------------------------------------------------------------------------- files
 @contextmanager
 def applied() -> Iterator[None]:
-    """Figures made within have the common look, whatever the user's matplotlibrc says; they are closed at the end."""
-    with plt.style.context({**sns.axes_style("ticks"), **sns.plotting_context("paper"), **_RC}, after_reset=True):
-        try:
-            yield
-        finally:
-            plt.close("all")
+    """Figures made within have the common look, whatever the user's matplotlibrc says."""
+    with mpl_style.context(_RC, after_reset=True):
+        yield
 
 
 def save(figure: Figure, paths: Iterable[str]) -> None:
-    """Writes a figure atomically, without dates, so that the same numbers give the same bytes."""
+    """Writes a figure as PNG or PDF, atomically and without dates, so that the same numbers give the same bytes.
+
+    The layout is computed once, and each file is drawn once: `Figure.savefig` would draw a figure that has a layout
+    twice for every file.
+    """
+    png: Any = FigureCanvasAgg(figure)
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)
-    figure.set_layout_engine("none")  # the layout is final; each file would compute it again
+    figure.set_layout_engine("none")
+    figure.dpi = PNG_DPI
     for path in paths:
-        suffix = path.rsplit(".", 1)[1]
-        metadata: Any = {"CreationDate": None, "ModDate": None} if suffix == "pdf" else {"Software": None}
         with files.atomic(path) as temporary:
-            figure.savefig(temporary, format=suffix, metadata=metadata)
+            if path.endswith(".pdf"):
+                pdf: Any = FigureCanvasPdf(figure)
+                pdf.print_pdf(temporary, metadata={"CreationDate": None, "ModDate": None})
+            else:
+                png.print_png(temporary, metadata={"Software": None})
 
 
 def message(text: str) -> Figure:
     """A small figure that only says why there is nothing to draw."""
-    figure = plt.figure(figsize=(8, 0.8))
+    figure = Figure((WIDTH, 0.8))
     figure.text(0.5, 0.5, text, ha="center", va="center", color="#555555")
     return figure
 
 
 # --------------------------------------------------------------------------------------------------------------- parts
+def panels(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Figure, Any]:
+    """A figure of `size` (inches) and the array of its panels [rows, columns]."""
+    figure = Figure(size, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+
+
 def curves(
-    data: pd.DataFrame, looks: Mapping[str, Look], x: str, markers: bool = True, bands: bool = True, **facets: Any
-) -> sns.FacetGrid:
-    """Lines of `mean` against `x`, one per policy, with bands from `low` to `high`; `facets` are relplot's."""
-    order = [policy for policy in looks if policy in set(data["policy"])]
-    grid = sns.relplot(
-        data,
-        kind="line",
-        x=x,
-        y="mean",
-        hue="policy",
-        style="policy",
-        hue_order=order,
-        style_order=order,
-        palette={policy: looks[policy].colour for policy in order},
-        dashes={policy: looks[policy].dashes for policy in order},
-        markers={policy: looks[policy].marker for policy in order} if markers else False,
-        errorbar=None,
-        legend=False,
-        **facets,
-    )
-    for (row, column, _), part in grid.facet_data() if bands else ():
-        for policy, one in part.groupby("policy", sort=False):
-            band(grid.facet_axis(row, column), one, x, looks[str(policy)])
-    return grid.set_titles("{row_name}" if "row" in facets else "{col_name}")
+    data: pd.DataFrame,
+    looks: Mapping[str, Look],
+    x: str,
+    panel: str,
+    order: Sequence[str],
+    *,
+    height: float,
+    width: float = WIDTH,
+    columns: int = 3,
+    sharey: bool = True,
+    markers: bool = True,
+    bands: bool = True,
+    labels: tuple[str, str] = ("", ""),
+) -> Figure:
+    """Lines of `mean` against `x`, one per policy, with bands from `low` to `high`.
+
+    Column `panel` of the data names a row's panel, `order` the panels. `height` is that of a panel, `width` that of the
+    figure, in inches; `labels` are those of the axes.
+    """
+    columns = min(columns, len(order))
+    rows = -(-len(order) // columns)
+    figure, grid = panels(rows, columns, (width, rows * height), sharex=True, sharey=sharey)
+    _label(grid, len(order), *labels)
+    for title, ax in zip(order, figure.axes, strict=True):
+        ax.set_title(title)
+        parts = dict(list(data[data[panel] == title].groupby("policy", sort=False)))
+        for policy, look in looks.items():
+            if policy in parts:
+                _line(ax, parts[policy].sort_values(x), x, look, markers, bands)
+    return figure
+
+
+def _line(ax: Axes, data: pd.DataFrame, x: str, look: Look, marker: bool, with_band: bool) -> None:
+    """The curve of one policy."""
+    ax.plot(data[x], data["mean"], **(look.line if marker else look.line | {"marker": ""}))
+    if with_band:
+        band(ax, data, x, look)
+
+
+def _label(grid: Any, used: int, x: str, y: str) -> None:
+    """Labels the outer axes of a grid, and removes its panels after the first `used`."""
+    every = list(grid.flat)
+    for ax in every[used:]:
+        ax.remove()
+    for ax in every[max(0, used - grid.shape[1]) : used]:
+        ax.tick_params(labelbottom=True)  # those above a removed panel, too
+        ax.set_xlabel(x)
+    for ax in grid[:, 0]:
+        ax.set_ylabel(y)
 
 
 def band(ax: Axes, data: pd.DataFrame, x: str, look: Look) -> None:

@@ -42,7 +42,7 @@ def _differences(rows: Sequence[Difference]) -> Iterator[str]:
     yield from markdown.head([f"{first.metric}@k", f"{first.a} − {first.b}", "p", "p (Holm)"])
     for one in rows:
         difference = f"{one.difference:+.3f} {_interval(one.low, one.high, '+')}"
-        yield markdown.row([str(one.k), difference, f"{one.p:.2g}", f"{one.p_holm:.2g}"])
+        yield markdown.row([str(one.k), difference, markdown.p_value(one.p), markdown.p_value(one.p_holm)])
 
 
 def _interval(low: float, high: float, sign: str = "") -> str:
@@ -51,9 +51,10 @@ def _interval(low: float, high: float, sign: str = "") -> str:
 
 def _crossed(one: Crossing) -> str:
     upper, lower = markdown.escape(one.upper), markdown.escape(one.lower)
-    low, high = (f"no k up to {one.largest}" if end is None else f"k = {end}" for end in (one.low, one.high))
-    where = f"overtakes {lower} at k = {one.k}" if one.k else f"overtakes {lower} at no k up to {one.largest}"
-    return f"{one.metric}@k: {upper} {where} ({f'interval: {low}' if low == high else f'interval: {low} to {high}'})"
+    low, high, at = (f"above {one.largest}" if k is None else str(k) for k in (one.low, one.high, one.k))
+    where = f"from k = {at} on" if one.k else f"at no k up to {one.largest}"
+    ends = low if low == high else f"{low} to {high}"
+    return f"{one.metric}@k: {upper} is above {lower} {where} (interval of the crossing k: {ends})"
 
 
 def _solved(one: Solved) -> str:
@@ -95,9 +96,10 @@ def draw(found: Comparison, path: str) -> None:
         for i, name in enumerate(names)
     }
     with style.applied():
-        grid = style.curves(data, looks, "k", col="metric", height=2.4, aspect=1.2, facet_kws={"sharey": True})
-        grid.set(xlabel="k", ylabel=f"mean, {found.level:.0%} interval")
-        style.log2_axis(grid.axes.flat, sorted(set(data.k)), sparse=len(set(data.k)) > 9)
-        grid.figure.set_layout_engine("constrained")  # before the legend, which it makes room for
-        style.legend(grid.figure, names, dict(zip(names, names, strict=True)), looks)
-        style.save(grid.figure, [path])
+        metrics = list(dict.fromkeys(data.metric))
+        labels = ("k", f"mean, {found.level:.0%} interval")
+        width = 2.9 * len(metrics)
+        drawn = style.curves(data, looks, "k", "metric", metrics, labels=labels, height=2.4, width=width)
+        style.log2_axis(drawn.axes[:1], sorted(set(data.k)), sparse=len(set(data.k)) > 9)
+        style.legend(drawn, names, dict(zip(names, names, strict=True)), looks)
+        style.save(drawn, [path])

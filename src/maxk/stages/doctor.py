@@ -1,6 +1,6 @@
 """`maxk doctor`: what works on this machine, at which scale, and how to fix the rest.
 
-    maxk doctor                                # pocket, mini and paper
+    maxk doctor                                # the default experiment, mini and paper
     maxk doctor --config config/mine.yaml      # and an experiment of yours
 
 Every check tries the thing itself: attacks run in the sandbox, the hub and the tracker are asked. Exit status 0 if the
@@ -30,7 +30,7 @@ from maxk.errors import UserError
 from maxk.training import accelerate_config
 
 ROOT = configuration.DEFAULTS.parent.parent
-SCALES = {"pocket": None, "mini": ROOT / "config" / "mini.yaml", "paper": ROOT / "config" / "paper.yaml"}
+SCALES = {"default": None, "mini": ROOT / "config" / "mini.yaml", "paper": ROOT / "config" / "paper.yaml"}
 HUB_TIMEOUT_S = 3.0
 INSTALL = "make environment"
 PIPELINE_EXTRAS = ("torch", "grade", "trl", "pipeline")

@@ -33,8 +33,7 @@ def schedule(config: Training, problems: int, seed: int) -> list[int]:
     The order of all epochs is fixed beforehand, as one pass over a longer dataset: a sampler that shuffles every epoch
     would start again with its first permutation when a killed run resumes.
     """
-    batches = max(1, round(config.epochs * problems / config.prompts_per_step))
-    count = batches * config.prompts_per_step
+    count = config.generation_batches(problems) * config.prompts_per_step
     generator = torch.Generator().manual_seed(seed)
     epochs = [torch.randperm(problems, generator=generator) for _ in range(-(-count // problems))]
     return torch.cat(epochs)[:count].tolist()
