@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -352,7 +353,7 @@ def draw(findings: Findings, looks: Mapping[str, style.Look]) -> Figure:
     """Three panels and a legend: against k (or the parameter varied), the trade-off, and max@n against KL."""
     of_series = _looks(findings, looks)
     height = 3.0 + 0.16 * (len(of_series) // 3 + 1)
-    figure, [[first, second, third]] = style.panels(1, 3, (9.4, height))
+    figure, (first, second, third) = plt.subplots(1, 3, figsize=(9.4, height), layout="constrained")
     (_draw_against if findings.experiment.against else _draw_curves)(first, findings, of_series)
     _draw_trade_off(second, findings, of_series)
     _draw_kl(third, findings, of_series)

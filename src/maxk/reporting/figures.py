@@ -11,9 +11,9 @@ need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
@@ -21,14 +21,16 @@ from maxk.errors import UserError
 from maxk.reporting import MEAN
 
 if TYPE_CHECKING:
+    import matplotlib.figure
     import pandas as pd
+    import seaborn as sns
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
     from maxk.reporting.load import Scores
     from maxk.reporting.style import Look
 
 SUFFIXES = ("png", "pdf")
+WIDTH = 8.0  # inches, of all figures
 BANDS = "Bands are intervals over problems, and over training seeds if there are several (statistics.csv)."
 
 
@@ -51,17 +53,19 @@ class Figure:
     name: str
     title: str
     caption: str
-    draw: Callable[[Inputs], Drawing]
+    draw: Callable[[Inputs], matplotlib.figure.Figure]
     trained: bool  # only of experiments that train policies
 
 
 FIGURES: dict[str, Figure] = {}
 
 
-def figure(title: str, caption: str, trained: bool = False) -> Callable[[Callable[[Inputs], Drawing]], None]:
+def figure(
+    title: str, caption: str, trained: bool = False
+) -> Callable[[Callable[[Inputs], matplotlib.figure.Figure]], None]:
     """Declares the function's figure under the function's name."""
 
-    def declare(draw: Callable[[Inputs], Drawing]) -> None:
+    def declare(draw: Callable[[Inputs], matplotlib.figure.Figure]) -> None:
         FIGURES[draw.__name__] = Figure(draw.__name__, title, caption, draw, trained)
 
     return declare
@@ -105,7 +109,7 @@ def write(declared: Figure, given: Inputs) -> list[str]:
     "would overlap: see `differences` and `max_at_k_grid`, and for the crossing k of every dataset the table "
     "`diversity`.",
 )
-def max_at_k(given: Inputs) -> Drawing:
+def max_at_k(given: Inputs) -> matplotlib.figure.Figure:
     import pandas as pd
 
     from maxk.reporting import style
@@ -120,14 +124,16 @@ def max_at_k(given: Inputs) -> Drawing:
         return style.message("No policy has scores on every dataset.")
     data = pd.concat([part for part in parts if len(part)], ignore_index=True)
     shown = [panel for panel in ("max@k", *panels.values()) if panel in set(data.panel)]
-    drawn = _against_k(given, data, "panel", shown, bands=False, height=3.0, sharey=False)
-    for ax in drawn.axes[1:]:
+    grid = style.curves(
+        data, given.looks, "k", bands=False, col="panel", col_order=shown, height=3.0, facet_kws={"sharey": False}
+    )
+    for ax in list(grid.axes.flat)[1:]:
         ax.axhline(0, color=style.BASE_COLOUR, linewidth=0.8)
-    drawn.suptitle(_title(given, MEAN), fontsize=8.5)
-    return drawn
+    grid.figure.suptitle(_title(given, MEAN), fontsize=8.5)
+    return _against_k(given, grid, "", data)
 
 
-def _base_against_k(given: Inputs) -> Drawing:
+def _base_against_k(given: Inputs) -> matplotlib.figure.Figure:
     """max@k and pass@k of the base model, where nothing is trained: the mean over datasets with its interval."""
     from maxk.reporting import style
 
@@ -135,9 +141,9 @@ def _base_against_k(given: Inputs) -> Drawing:
     data = data.assign(panel=data.metric + "@k")
     if data.empty:
         return style.message("The base model lacks scores on a dataset.")
-    drawn = _against_k(given, data, "panel", list(dict.fromkeys(data.panel)), height=3.0)
-    drawn.suptitle(_title(given, MEAN), fontsize=8.5)
-    return drawn
+    grid = style.curves(data, given.looks, "k", col="panel", height=3.0)
+    grid.figure.suptitle(_title(given, MEAN), fontsize=8.5)
+    return _against_k(given, grid, "", data)
 
 
 def _references(given: Inputs) -> list[str]:
@@ -155,7 +161,9 @@ def _references(given: Inputs) -> list[str]:
     "policies, not about methods.",
     trained=True,
 )
-def differences(given: Inputs) -> Drawing:
+def differences(given: Inputs) -> matplotlib.figure.Figure:
+    import matplotlib.pyplot as plt
+
     from maxk.reporting import markdown, style
 
     ks = dict.fromkeys((1, given.config.report.headline_k))
@@ -165,7 +173,8 @@ def differences(given: Inputs) -> Drawing:
     if data.empty:
         return style.message("No trained policy has scores on every dataset.")
     policies = list(dict.fromkeys(data.policy))
-    drawn, axes = style.panels(1, len(panels), (style.WIDTH, 0.22 * len(policies) + 1.0), sharey=True)
+    size = (WIDTH, 0.22 * len(policies) + 1.0)
+    drawn, axes = plt.subplots(1, len(panels), figsize=size, sharey=True, squeeze=False, layout="constrained")
     for ax, (comparison, k) in zip(axes[0], panels, strict=True):
         part = data[(data.comparison == comparison) & (data.k == k)].set_index("policy")
         _draw_intervals(ax, part, policies, given.looks)
@@ -196,13 +205,15 @@ def _draw_intervals(ax: Axes, data: pd.DataFrame, policies: list[str], looks: Ma
     "One row per policy, one column per dataset and their mean; the base model is dashed in every panel. All panels "
     "share their axes. " + BANDS,
 )
-def max_at_k_grid(given: Inputs) -> Drawing:
+def max_at_k_grid(given: Inputs) -> matplotlib.figure.Figure:
+    import matplotlib.pyplot as plt
+
     from maxk.reporting import style
 
     data, titles = _in_places(given, given.means.query("metric == 'max'"), "dataset")
     policies = [policy for policy in given.looks if policy in set(data.policy) - {BASE}] or [BASE]
-    size = (style.WIDTH, 0.8 * len(policies) + 0.9)
-    drawn, axes = style.panels(len(policies), len(titles), size, sharex=True, sharey=True)
+    shape, size = (len(policies), len(titles)), (WIDTH, 0.8 * len(policies) + 0.9)
+    drawn, axes = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained")
     style.log2_axis([axes[0, 0]], given.scores.ks, sparse=True)
     for ax in axes.flat:  # else every line moves the shared limits of all panels, which takes a minute
         ax.set_autoscale_on(False)
@@ -226,12 +237,23 @@ def max_at_k_grid(given: Inputs) -> Drawing:
     "The paper's Figure 1: pass@k of the base model and of GRPO against k. Where the lines cross, GRPO has narrowed "
     "what the model can find with enough samples. " + BANDS,
 )
-def figure1(given: Inputs) -> Drawing:
-    from maxk.reporting import estimates
+def figure1(given: Inputs) -> matplotlib.figure.Figure:
+    from maxk.reporting import estimates, style
 
     means = given.means[given.means.policy.isin([BASE, estimates.roles(given.config).grpo])]
     data, titles = _in_places(given, means.query("metric == 'pass'"), "dataset")
-    return _against_k(given, data, "dataset", titles, "pass@k", height=2.1)
+    columns = min(len(titles), 3)
+    grid = style.curves(
+        data,
+        given.looks,
+        "k",
+        col="dataset",
+        col_order=titles,
+        col_wrap=columns,
+        height=2.1,
+        aspect=WIDTH / columns / 2.4,
+    )
+    return _against_k(given, grid, "pass@k", data)
 
 
 def _in_places(given: Inputs, frame: pd.DataFrame, column: str) -> tuple[pd.DataFrame, list[str]]:
@@ -249,15 +271,22 @@ def _title(given: Inputs, place: str) -> str:
     return datasets[0] if place == MEAN else place
 
 
-def _against_k(
-    given: Inputs, data: pd.DataFrame, panel: str, order: Sequence[str], name: str = "", **how: Any
-) -> Drawing:
-    """Curves against k with a legend; `name` is that of the values, `how` are options of `style.curves`."""
+def _against_k(given: Inputs, grid: sns.FacetGrid, name: str, data: pd.DataFrame) -> matplotlib.figure.Figure:
+    """Axes, labels and legend of curves against k."""
     from maxk.reporting import style
 
-    drawn = style.curves(data, given.looks, "k", panel, order, labels=("k (samples drawn)", name), **how)
-    style.log2_axis(drawn.axes[:1], given.scores.ks)  # the panels share it
+    style.log2_axis(list(grid.axes.flat), given.scores.ks)
+    grid.set_axis_labels("k (samples drawn)", name)
     policies = [policy for policy in given.looks if policy in set(data.policy)]
+    return _with_legend(given, grid, policies)
+
+
+def _with_legend(given: Inputs, grid: sns.FacetGrid, policies: list[str]) -> matplotlib.figure.Figure:
+    from maxk.reporting import style
+
+    drawn: matplotlib.figure.Figure = grid.figure
+    drawn.set_layout_engine("constrained")
+    drawn.set_figwidth(WIDTH)
     style.legend(drawn, policies, given.scores.labels, given.looks)
     return drawn
 
@@ -269,7 +298,8 @@ def _against_k(
     "model's distribution dashed behind it. A shift to the left means less diversity. The line is the mean; the last "
     "0.5 % of the tail is not shown.",
 )
-def figure2(given: Inputs) -> Drawing:
+def figure2(given: Inputs) -> matplotlib.figure.Figure:
+    import matplotlib.pyplot as plt
     import numpy as np
 
     from maxk.reporting import style
@@ -280,7 +310,10 @@ def figure2(given: Inputs) -> Drawing:
         return style.message("No entropies: set sampling.entropy to true and sample again.")
     edges = np.linspace(0, max(float(np.quantile(values, 0.995)) for values in drawn.values()) or 1.0, 61)
     fractions = {policy: np.histogram(values, edges)[0] / len(values) for policy, values in drawn.items()}
-    made, axes = style.panels(len(drawn), 1, (style.WIDTH, 0.5 * len(drawn) + 0.6), sharex=True, sharey=True)
+    size = (WIDTH, 0.5 * len(drawn) + 0.6)
+    made, axes = plt.subplots(
+        len(drawn), 1, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
+    )
     for ax, policy in zip(axes[:, 0], drawn, strict=True):
         colour, mean = given.looks[policy].colour, float(drawn[policy].mean())
         ax.stairs(fractions[policy], edges, color=colour, alpha=0.45, fill=True, linewidth=0)
@@ -300,13 +333,26 @@ def figure2(given: Inputs) -> Drawing:
     "Programs count as the same if they print the same on all tests; one that prints nothing does not count. A line "
     "that bends early means that further samples repeat earlier answers.",
 )
-def clusters(given: Inputs) -> Drawing:
+def clusters(given: Inputs) -> matplotlib.figure.Figure:
     from maxk.reporting import diversity, style
 
     data, titles = _in_places(given, diversity.outputs_by_k(given.config), "dataset")
     if data.empty:
         return style.message("No verdicts with outputs: remove results/…/verdicts and run again.")
-    return _against_k(given, data, "dataset", titles, "distinct outputs", bands=False, height=2.1, sharey=False)
+    columns = min(len(titles), 3)
+    grid = style.curves(
+        data,
+        given.looks,
+        "k",
+        bands=False,
+        col="dataset",
+        col_order=titles,
+        col_wrap=columns,
+        height=2.1,
+        aspect=WIDTH / columns / 2.4,
+        facet_kws={"sharey": False},
+    )
+    return _against_k(given, grid, "distinct outputs", data)
 
 
 # ------------------------------------------------------------------------------------------------------------ training
@@ -320,7 +366,7 @@ _OVER_TRAINING = (
     "Mean reward of the training groups, KL to the base model and token entropy during training. " + _OVER_TRAINING,
     trained=True,
 )
-def training(given: Inputs) -> Drawing:
+def training(given: Inputs) -> matplotlib.figure.Figure:
     titles = {"reward": "mean reward", "kl": "KL to the base model", "entropy": "token entropy (nats)"}
     return _during_training(given, titles)
 
@@ -332,7 +378,7 @@ def training(given: Inputs) -> Drawing:
     "weights against the exact ones. " + _OVER_TRAINING,
     trained=True,
 )
-def ratios(given: Inputs) -> Drawing:
+def ratios(given: Inputs) -> matplotlib.figure.Figure:
     titles = {
         "ratio_q99": "99th percentile of the ratios ρ of whole completions",
         "ess_fraction": "effective sample fraction (Σρ)²/(n Σρ²)",
@@ -342,7 +388,7 @@ def ratios(given: Inputs) -> Drawing:
     return _during_training(given, titles)
 
 
-def _during_training(given: Inputs, titles: Mapping[str, str]) -> Drawing:
+def _during_training(given: Inputs, titles: Mapping[str, str]) -> matplotlib.figure.Figure:
     """Metrics of the training logs: the mean over seeds and their range."""
     from maxk.reporting import style, training_log
 
@@ -351,17 +397,16 @@ def _during_training(given: Inputs, titles: Mapping[str, str]) -> Drawing:
         return style.message(f"No training log has these metrics: {', '.join(titles)}.")
     shown = [title for key, title in titles.items() if key in set(data.key)]
     data = data.assign(key=data.key.map(titles))
-    drawn = style.curves(
+    grid = style.curves(
         data,
         given.looks,
         "at",
-        "key",
-        shown,
-        height=2.0,
-        columns=1,
-        sharey=False,
         markers=False,
-        labels=("fraction of the training run", ""),
+        row="key",
+        row_order=shown,
+        height=2.0,
+        aspect=WIDTH / 2.0,
+        facet_kws={"sharey": False},
     )
-    style.legend(drawn, list(dict.fromkeys(data.policy)), given.scores.labels, given.looks)
-    return drawn
+    grid.set_axis_labels("fraction of the training run", "")
+    return _with_legend(given, grid, list(dict.fromkeys(data.policy)))

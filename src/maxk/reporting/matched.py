@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -261,7 +262,7 @@ def _cells(row: Mapping[str, Any], findings: Findings) -> Iterator[str]:
 # ----------------------------------------------------------------------------------------------------- figure
 def draw(findings: Findings, looks: Mapping[str, style.Look]) -> Figure:
     """max@1 and max@headline_k against KL (above) and against tokens (below); grey lines: the levels compared at."""
-    figure, axes = style.panels(2, 2, (7.4, 5.6))
+    figure, axes = plt.subplots(2, 2, figsize=(7.4, 5.6), layout="constrained")
     for row, axis in zip(axes, AXES, strict=True):
         for ax, quantity in zip(row, findings.quantities, strict=True):
             _draw(ax, findings, looks, axis, quantity)

@@ -127,17 +127,14 @@ def to_markdown(parts: Components, frame: pd.DataFrame, title: str) -> str:
 
 def draw(frame: pd.DataFrame, path: str, title: str) -> None:
     """Power against the number of problems, one line per number of seeds, as an image file."""
-    from matplotlib import colormaps
+    import seaborn as sns
 
     from maxk.reporting import style
 
     with style.applied():
-        drawn, [[ax]] = style.panels(1, 1, (4.5, 3))
-        seeds = list(dict.fromkeys(frame.seeds))
-        for place, (count, part) in enumerate(frame.groupby("seeds", sort=False)):
-            colour = colormaps["viridis_r"]((place + 1) / (len(seeds) + 1))
-            ax.plot(part.problems, part.power, marker="o", color=colour, label=str(count))
-        ax.set(ylim=(0, 1), title=title, xlabel="problems", ylabel="power at 5 %")
-        ax.axhline(0.8, color=style.BASE_COLOUR, linewidth=0.8, linestyle="--")
-        drawn.legend(title="seeds", loc="outside right center")
-        style.save(drawn, [path])
+        grid = sns.relplot(
+            frame, kind="line", x="problems", y="power", hue="seeds", palette="crest", marker="o", height=3, aspect=1.5
+        )
+        grid.set(ylim=(0, 1), title=title, xlabel="problems", ylabel="power at 5 %")
+        grid.ax.axhline(0.8, color=style.BASE_COLOUR, linewidth=0.8, linestyle="--")
+        style.save(grid.figure, [path])

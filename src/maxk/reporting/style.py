@@ -15,8 +15,13 @@ from typing import Any
 
 os.environ["MPLBACKEND"] = "Agg"  # no display is needed, and a notebook's backend, inherited, may not be installed
 
-import matplotlib.style as mpl_style
+import matplotlib as mpl
+
+mpl.use("Agg")  # before pyplot, which seaborn imports
+
+import matplotlib.pyplot as plt
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
@@ -41,9 +46,8 @@ COLOURS = {
     "bon_loo1_firstorder": "#8C6D46",  # brown
 }
 OTHERS = ("#44AA99", "#7F7F7F", "#AA4499", "#117733", "#DDAA33")  # for further methods, in the order of the config
-DASHES: tuple[Any, ...] = ("", (1, 1), (4, 1.5), (4, 1, 1, 1))  # "" is solid
+DASHES: tuple[Any, ...] = ("", (1, 1), (4, 1.5), (4, 1, 1, 1))  # as seaborn takes them; "" is solid
 MARKERS = ("o", "s", "^", "D", "v", "P")
-WIDTH = 8.0  # inches
 PNG_DPI = 200
 
 _RC: Any = {
@@ -61,15 +65,9 @@ _RC: Any = {
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
     "figure.constrained_layout.w_pad": 0.06,
-    "axes.axisbelow": True,
     "axes.edgecolor": "#888888",
     "axes.formatter.useoffset": False,
-    "axes.labelcolor": "#262626",
     "grid.color": "#E6E6E6",
-    "text.color": "#262626",
-    "xtick.color": "#262626",
-    "ytick.color": "#262626",
-    "lines.solid_capstyle": "round",
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
     "lines.linewidth": 1.3,
@@ -111,9 +109,12 @@ def looks(config: Config) -> dict[str, Look]:
 # --------------------------------------------------------------------------------------------------------------- files
 @contextmanager
 def applied() -> Iterator[None]:
-    """Figures made within have the common look, whatever the user's matplotlibrc says."""
-    with mpl_style.context(_RC, after_reset=True):
-        yield
+    """Figures made within have the common look, whatever the user's matplotlibrc says; they are closed at the end."""
+    with plt.style.context({**sns.axes_style("ticks"), **sns.plotting_context("paper"), **_RC}, after_reset=True):
+        try:
+            yield
+        finally:
+            plt.close("all")
 
 
 def save(figure: Figure, paths: Iterable[str]) -> None:
@@ -138,68 +139,37 @@ def save(figure: Figure, paths: Iterable[str]) -> None:
 
 def message(text: str) -> Figure:
     """A small figure that only says why there is nothing to draw."""
-    figure = Figure((WIDTH, 0.8))
+    figure = plt.figure(figsize=(8, 0.8))
     figure.text(0.5, 0.5, text, ha="center", va="center", color="#555555")
     return figure
 
 
 # --------------------------------------------------------------------------------------------------------------- parts
-def panels(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Figure, Any]:
-    """A figure of `size` (inches) and the array of its panels [rows, columns]."""
-    figure = Figure(size, layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
-
-
 def curves(
-    data: pd.DataFrame,
-    looks: Mapping[str, Look],
-    x: str,
-    panel: str,
-    order: Sequence[str],
-    *,
-    height: float,
-    width: float = WIDTH,
-    columns: int = 3,
-    sharey: bool = True,
-    markers: bool = True,
-    bands: bool = True,
-    labels: tuple[str, str] = ("", ""),
-) -> Figure:
-    """Lines of `mean` against `x`, one per policy, with bands from `low` to `high`.
-
-    Column `panel` of the data names a row's panel, `order` the panels. `height` is that of a panel, `width` that of the
-    figure, in inches; `labels` are those of the axes.
-    """
-    columns = min(columns, len(order))
-    rows = -(-len(order) // columns)
-    figure, grid = panels(rows, columns, (width, rows * height), sharex=True, sharey=sharey)
-    _label(grid, len(order), *labels)
-    for title, ax in zip(order, figure.axes, strict=True):
-        ax.set_title(title)
-        parts = dict(list(data[data[panel] == title].groupby("policy", sort=False)))
-        for policy, look in looks.items():
-            if policy in parts:
-                _line(ax, parts[policy].sort_values(x), x, look, markers, bands)
-    return figure
-
-
-def _line(ax: Axes, data: pd.DataFrame, x: str, look: Look, marker: bool, with_band: bool) -> None:
-    """The curve of one policy."""
-    ax.plot(data[x], data["mean"], **(look.line if marker else look.line | {"marker": ""}))
-    if with_band:
-        band(ax, data, x, look)
-
-
-def _label(grid: Any, used: int, x: str, y: str) -> None:
-    """Labels the outer axes of a grid, and removes its panels after the first `used`."""
-    every = list(grid.flat)
-    for ax in every[used:]:
-        ax.remove()
-    for ax in every[max(0, used - grid.shape[1]) : used]:
-        ax.tick_params(labelbottom=True)  # those above a removed panel, too
-        ax.set_xlabel(x)
-    for ax in grid[:, 0]:
-        ax.set_ylabel(y)
+    data: pd.DataFrame, looks: Mapping[str, Look], x: str, markers: bool = True, bands: bool = True, **facets: Any
+) -> sns.FacetGrid:
+    """Lines of `mean` against `x`, one per policy, with bands from `low` to `high`; `facets` are relplot's."""
+    order = [policy for policy in looks if policy in set(data["policy"])]
+    grid = sns.relplot(
+        data,
+        kind="line",
+        x=x,
+        y="mean",
+        hue="policy",
+        style="policy",
+        hue_order=order,
+        style_order=order,
+        palette={policy: looks[policy].colour for policy in order},
+        dashes={policy: looks[policy].dashes for policy in order},
+        markers={policy: looks[policy].marker for policy in order} if markers else False,
+        errorbar=None,
+        legend=False,
+        **facets,
+    )
+    for (row, column, _), part in grid.facet_data() if bands else ():
+        for policy, one in part.groupby("policy", sort=False):
+            band(grid.facet_axis(row, column), one, x, looks[str(policy)])
+    return grid.set_titles("{row_name}" if "row" in facets else "{col_name}")
 
 
 def band(ax: Axes, data: pd.DataFrame, x: str, look: Look) -> None:

@@ -96,10 +96,9 @@ def draw(found: Comparison, path: str) -> None:
         for i, name in enumerate(names)
     }
     with style.applied():
-        metrics = list(dict.fromkeys(data.metric))
-        labels = ("k", f"mean, {found.level:.0%} interval")
-        width = 2.9 * len(metrics)
-        drawn = style.curves(data, looks, "k", "metric", metrics, labels=labels, height=2.4, width=width)
-        style.log2_axis(drawn.axes[:1], sorted(set(data.k)), sparse=len(set(data.k)) > 9)
-        style.legend(drawn, names, dict(zip(names, names, strict=True)), looks)
-        style.save(drawn, [path])
+        grid = style.curves(data, looks, "k", col="metric", height=2.4, aspect=1.2, facet_kws={"sharey": True})
+        grid.set(xlabel="k", ylabel=f"mean, {found.level:.0%} interval")
+        style.log2_axis(grid.axes.flat, sorted(set(data.k)), sparse=len(set(data.k)) > 9)
+        grid.figure.set_layout_engine("constrained")  # before the legend, which it makes room for
+        style.legend(grid.figure, names, dict(zip(names, names, strict=True)), looks)
+        style.save(grid.figure, [path])
