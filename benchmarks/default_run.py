@@ -3,9 +3,10 @@
     python benchmarks/default_run.py                                          # in a temporary folder, from nothing
     python benchmarks/default_run.py --configfile tests/configs/seconds.yaml
 
-CPU-seconds are the kernel's, of a process and all its descendants that were waited for. (Snakemake's benchmark files
-sample the processes of a job, and miss short-lived ones: those of the grader.) A `python` that precedes the real one on
-the jobs' PATH measures each job. Busy is the fraction of the cores' time in which the run computed.
+CPU-seconds of a stage are the kernel's, of a process and all its descendants that were waited for. (Snakemake's
+benchmark files sample the processes of a job, and miss short-lived ones.) A `python` that precedes the real one on the
+jobs' PATH measures each job. Nobody waits for graded programs, so the last line counts the whole machine, which must be
+idle otherwise.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
+import psutil
+
 ROOT = Path(__file__).parent.parent
 
 # Called as `python -m maxk STAGE …`.
@@ -33,12 +36,16 @@ exec 3>&2
 
 
 class Used(NamedTuple):
-    """Seconds of a whole run on `cores`; `cpu` includes `snakemake`, which is the process itself."""
+    """Seconds of a whole run on `cores`; `cpu` includes `snakemake`, which is the process itself.
+
+    machine: CPU-seconds of all processes of the machine meanwhile
+    """
 
     cores: int
     wall: float
     cpu: float
     snakemake: float
+    machine: float
 
 
 def main() -> None:
@@ -67,15 +74,21 @@ def measuring(folder: Path) -> Path:
 
 
 def run(command: list[str], environment: dict[str, str], cores: int) -> Used:
-    started = time.monotonic()
+    started, before = time.monotonic(), machine()
     process = subprocess.Popen(command, env=environment)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # /proc holds its times until it is waited for
-    wall = time.monotonic() - started
+    wall, computed = time.monotonic() - started, machine() - before
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     own, children = (sum(map(int, fields[first : first + 2])) / os.sysconf("SC_CLK_TCK") for first in (11, 13))
     if process.wait():
         sys.exit("the run failed")
-    return Used(cores, wall, own + children, own)
+    return Used(cores, wall, own + children, own, computed)
+
+
+def machine() -> float:
+    """CPU-seconds of all processes since the machine was started."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)
 
 
 def jobs(folder: Path) -> Iterator[tuple[str, float, float]]:
@@ -94,8 +107,9 @@ def report(measured: Iterator[tuple[str, float, float]], used: Used) -> None:
     for stage, calls in sorted(stages.items(), key=lambda item: -sum(cpu for _, cpu in item[1])):
         print(f"{stage:12s} {len(calls):5d} {sum(w for w, _ in calls):8.1f} {sum(c for _, c in calls):8.1f}")
     print(f"{'Snakemake':12s} {1:5d} {used.wall:8.1f} {used.snakemake:8.1f}")
-    busy = used.cpu / (used.wall * used.cores)
-    print(f"\nwhole run: {used.wall:.0f} s on {used.cores} cores, {used.cpu:.0f} CPU-s, cores {busy:.0%} busy")
+    print(f"\nwhole run: {used.wall:.0f} s on {used.cores} cores, {used.cpu:.0f} CPU-s")
+    busy = used.machine / (used.wall * (os.cpu_count() or 1))
+    print(f"whole machine: {used.machine:.0f} CPU-s, {os.cpu_count()} cores {busy:.0%} busy")
 
 
 if __name__ == "__main__":
