@@ -165,29 +165,10 @@ def test_a_tracker_that_cannot_start_is_an_error_before_any_work(
     assert not Path(seconds.layout.tracking).exists()
 
 
-def test_a_missing_database_is_made_when_events_are_first_sent(
-    seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its run still begins when the pipeline run did. A server, or a database that exists, is asked at once."""
-    monkeypatch.chdir(tmp_path)
-    database = Path(seconds.layout.root, "mlflow.db")
-    mirror.begin(seconds)
-    begun = files.read_json(seconds.layout.tracking)["begun"]
-    train(seconds, reward=1.0)
-    assert not database.exists()
-    mirror.finalize(seconds, failed=False)
-    found = parent(seconds).info
-    assert (found.start_time, found.status) == (begun, "FINISHED")
-    assert runs(seconds)["grpo/seed0: train"].data.metrics == {"reward": 1.0}
-    database.write_text("not a database, " * 100)
-    with pytest.raises(UserError, match="cannot start"):
-        mirror.begin(seconds)
-
-
 def test_tracking_can_be_turned_off(seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     off = seconds.model_copy(update={"tracking": seconds.tracking.model_copy(update={"enabled": False})})
-    mirror.begin(off)
+    mirror.start(off)
     train(off, reward=1.0)
     mirror.finalize(off, failed=False)
     assert [path.name for path in Path(off.layout.root).rglob("*") if path.is_file()] == ["tracking.json"]

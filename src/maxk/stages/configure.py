@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
     if args.local:
         _require_machine(config)
     reporters.prepare(config)
-    mirror.begin(config)
+    mirror.start(config)
     files.write_json(config.layout.config, config.model_dump(mode="json"))
 
 

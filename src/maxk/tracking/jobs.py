@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from maxk.config import Config
 
 
-def now() -> int:
-    """Milliseconds since 1970, as MLflow counts time."""
-    return int(time.time() * 1000)
-
-
 class Run:
     """Logs the events of one job; without a file, nothing."""
 
@@ -31,7 +26,7 @@ class Run:
     def event(self, kind: str, **content: Any) -> None:
         """Appends an event in one write, so that jobs can share a file; `time` is in milliseconds."""
         if self._file is not None:
-            entry = {"kind": kind, "time": now(), **content}
+            entry = {"kind": kind, "time": int(time.time() * 1000), **content}
             self._file.write(json.dumps(entry, ensure_ascii=False, default=str).encode() + b"\n")
 
     def params(self, params: Mapping[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """Sends the events of jobs to MLflow: one run per job, nested in one run of the experiment.
 
-    mirror.begin(config)       # when a pipeline run starts: a server must respond, or no job starts
-    mirror.opened(config)      # before events are sent
+    mirror.start(config)       # when a pipeline run starts: MLflow must respond, or no job starts
     mirror.send(config)        # new events of all jobs
     mirror.finalize(config, failed=False)
 
@@ -28,39 +27,13 @@ from maxk.tracking import jobs, page, server
 _BATCH = 1000  # metrics that MLflow takes at once
 
 
-def begin(config: Config) -> None:
-    """Called when a pipeline run starts. Raises UserError if MLflow fails.
-
-    The experiment's own database, if there is none yet, is made when events are first sent: importing MLflow takes
-    several CPU-seconds, and nothing can refuse.
-    """
-    uri = server.address(config)
-    if not config.tracking.enabled:
-        files.write_json(config.layout.tracking, {"enabled": False})
-    elif uri == server.own(config) and server.missing_database(uri):
-        files.write_json(config.layout.tracking, {"enabled": True, "uri": uri, "begun": jobs.now()})
-    else:
-        start(config)
-
-
-def opened(config: Config) -> dict[str, Any]:
-    """The content of `tracking.json`, with the experiment and its run in MLflow. Raises UserError if MLflow fails."""
-    with files.lock(config.layout.events_folder):
-        where: dict[str, Any] = files.read_json(config.layout.tracking)
-        if "begun" in where:
-            _open(config, where["uri"], where["begun"])
-    return where if "begun" not in where else dict(files.read_json(config.layout.tracking))
-
-
 def start(config: Config) -> None:
     """Creates the experiment and its run, or continues those of `tracking.json`. Raises UserError if MLflow fails."""
-    _open(config, server.address(config), jobs.now())
-    _send_and_end(config, None)  # events that an earlier run left
-
-
-def _open(config: Config, uri: str, begun: int) -> None:
-    """`begun`: when the pipeline run started, in milliseconds."""
     path = config.layout.tracking
+    if not config.tracking.enabled:
+        files.write_json(path, {"enabled": False})
+        return
+    uri = server.address(config)
     where = {"enabled": True, "uri": server.without_secrets(uri), "folder": _folder(config, uri)}
     try:
         server.make(uri)
@@ -68,12 +41,13 @@ def _open(config: Config, uri: str, begun: int) -> None:
         client = server.client(uri)
         where["experiment_id"] = _experiment(client, config, uri)
         before = files.read_json(path) if Path(path).exists() else {}
-        files.write_json(path, where | _run_and_sent(client, config, where, before, begun))
+        files.write_json(path, where | _run_and_sent(client, config, where, before))
     except Exception as error:
         raise UserError(
             f"tracking: MLflow at {where['uri']} cannot start ({server.reason(error)}); fix MLFLOW_TRACKING_URI or set "
             "tracking.enabled: false"
         ) from error
+    _send_and_end(config, None)  # events that an earlier run left
 
 
 def _folder(config: Config, uri: str) -> str | None:
@@ -96,9 +70,7 @@ def _experiment(client: Any, config: Config, uri: str) -> str:
     return experiment_id
 
 
-def _run_and_sent(
-    client: Any, config: Config, where: Mapping[str, Any], before: Mapping[str, Any], begun: int
-) -> dict[str, Any]:
+def _run_and_sent(client: Any, config: Config, where: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     """The experiment's run, and what was sent: nothing yet, if MLflow does not know the earlier run or this folder is a
     copy of the one in which it was made.
     """
@@ -109,7 +81,7 @@ def _run_and_sent(
             found = {"run_id": before["run_id"], "sent": before["sent"]}
     if not found:
         tags = {"maxk.stage": "experiment", "maxk.experiment": config.name, **jobs.git_tags()}
-        run = client.create_run(where["experiment_id"], begun, tags, f"{config.name}: experiment")
+        run = client.create_run(where["experiment_id"], run_name=f"{config.name}: experiment", tags=tags)
         found = {"run_id": run.info.run_id, "sent": {}}
     client.log_dict(found["run_id"], config.model_dump(mode="json"), "config.json")
     return found
@@ -124,7 +96,6 @@ def finalize(config: Config, failed: bool) -> None:
 def _send_and_end(config: Config, status: str | None) -> None:
     """Sends all events when no job is running; `status` ends the experiment's run. Reports a failure on stderr."""
     try:
-        opened(config)
         send(config)
         with _state(config) as where:
             client = server.client(server.address_of(where))

@@ -69,7 +69,7 @@ def relocate(config: Config, uri: str) -> None:
     """Sends artifacts of the folder's own database to this folder: MLflow stores absolute paths, which a copied or
     moved folder takes along.
     """
-    if uri != own(config) or missing_database(uri):
+    if uri != own(config) or _missing_database(uri):
         return
     here = artifacts_of(config, uri)
     with contextlib.closing(sqlite3.connect(uri.removeprefix("sqlite:///"), timeout=30)) as database, database:
@@ -98,7 +98,7 @@ def client(uri: str) -> Any:
     return MlflowClient(uri)
 
 
-def missing_database(uri: str) -> Path | None:
+def _missing_database(uri: str) -> Path | None:
     """The file of an SQLite database that does not exist yet."""
     path = Path(uri.removeprefix("sqlite:///"))
     return path if uri.startswith("sqlite:///") and not path.exists() else None
@@ -106,14 +106,14 @@ def missing_database(uri: str) -> Path | None:
 
 def make(uri: str) -> None:
     """Creates a missing SQLite database atomically: a half-created schema would be unusable."""
-    if (path := missing_database(uri)) is not None:
+    if (path := _missing_database(uri)) is not None:
         with files.atomic(path) as temporary:
             client(f"sqlite:///{temporary}").search_experiments(max_results=1)
 
 
 def ask(uri: str) -> None:
     """Raises MLflow's error unless it responds; an SQLite database may be missing."""
-    if missing_database(uri) is None:
+    if _missing_database(uri) is None:
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
         client(uri).search_experiments(max_results=1)
 
