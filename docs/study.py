@@ -82,10 +82,11 @@ def main(root: Path, *options: str) -> None:
 
 
 def _require_one_source(root: Path) -> None:
-    """Raises UserError unless all policies and scores were made by the same source."""
-    policies, scores = sorted((root / "policies").rglob("policy.json")), sorted((root / "scores").rglob("*.parquet"))
+    """Raises UserError unless all policies, samples and verdicts were made by the same source."""
+    policies = sorted((root / "policies").rglob("policy.json"))
+    tables = [*sorted((root / "samples").rglob("*.parquet")), *sorted((root / "verdicts").rglob("*.parquet"))]
     made = {path: files.read_policy(path).environment for path in policies}
-    made |= {path: files.read_provenance(path).environment for path in scores}
+    made |= {path: files.read_provenance(path).environment for path in tables if "prompts" not in path.name}
     sources = [(str(path), {"source": environment.get("source")}) for path, environment in made.items()]
     for one in sources[1:]:
         require_equal(*sources[0], *one, remedy="remove the results and run `make study` again, at one revision")

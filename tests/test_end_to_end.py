@@ -68,6 +68,13 @@ def test_figures_and_twins_exist(finished: Path, seconds: Config) -> None:
         assert (finished / "results/seconds" / name).stat().st_size > 100, name
 
 
+def test_the_page_of_a_study_takes_results_of_one_version(finished: Path, root: Path) -> None:
+    command = [sys.executable, str(root / "docs" / "study.py"), str(finished / RESULTS), "--groups"]
+    done = subprocess.run(command, cwd=finished, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "| GRPO |" in done.stdout
+
+
 def test_the_report_holds_everything_and_needs_no_network(finished: Path) -> None:
     report = (finished / "results/seconds/report.html").read_text()
     headings = re.findall(r"<h[12][^>]*>(.*?)</h", report)

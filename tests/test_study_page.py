@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from maxk import config as configuration
 from maxk.artifacts import files, records
@@ -22,9 +23,16 @@ def evaluate(results: Path, policy: str, source: str = "0123") -> None:
     made = Policy(policy, policy, "model", environment=environment)
     files.write_policy(results / "policies" / policy / "policy.json", made)
     for dataset in ("pocket-open", "pocket-rare"):
-        provenance = Provenance("score", "study", {}, environment=environment)
-        columns = dict.fromkeys(records.SCORE.names, ())
-        files.write_table(results / "scores" / policy / f"{dataset}.parquet", columns, records.SCORE, provenance)
+        write(results / "samples" / policy / dataset / "0.parquet", records.SAMPLE, environment)
+        write(results / "samples" / policy / dataset / "0.prompts.parquet", records.PROMPT, {})
+        write(results / "verdicts" / policy / dataset / "0.parquet", records.VERDICT_AND_OUTPUTS, environment)
+        write(results / "scores" / policy / f"{dataset}.parquet", records.SCORE, {"sandbox": "landlock"})
+
+
+def write(path: Path, schema: Any, environment: dict[str, str]) -> None:
+    """An empty table with its provenance; as the real stages do (test_end_to_end)."""
+    source = Provenance("stage", "study", {}, environment=environment)
+    files.write_table(path, dict.fromkeys(schema.names, ()), schema, source)
 
 
 def write_page(folder: Path) -> tuple[int, str]:
@@ -39,10 +47,13 @@ def test_results_of_two_versions_of_the_source_are_refused(tmp_path: Path) -> No
     config = configuration.experiment(ROOT / "config" / "study.yaml")
     files.write_json(tmp_path / "results" / "config.json", config.model_dump(mode="json"))
     evaluate(tmp_path / "results", "base")
-    evaluate(tmp_path / "results", "grpo/seed0", source="4567")
+    evaluate(tmp_path / "results", "grpo/seed0")
+    assert write_page(tmp_path)[1].count("summary.md") == 1  # nothing else is missing
+    later = tmp_path / "results" / "verdicts" / "grpo" / "seed0" / "pocket-rare" / "0.parquet"
+    write(later, records.VERDICT_AND_OUTPUTS, {"source": "4567"})
     status, said = write_page(tmp_path)
     assert (status, said.count("\n")) == (2, 1)
-    assert "grpo/seed0/policy.json do not belong together: source is '0123' in one and '4567' in the other" in said
+    assert "pocket-rare/0.parquet do not belong together: source is '0123' in one and '4567' in the other" in said
 
 
 def test_the_page_holds_summary_answers_and_questions(tmp_path: Path) -> None:

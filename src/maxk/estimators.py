@@ -108,7 +108,7 @@ def best_of_k_weights(n: Any, k: Any) -> Floats:
     return _best_of_k_weights(n, k).copy()
 
 
-@lru_cache(maxsize=4096)  # all k of n = 256 several times over
+@lru_cache(maxsize=512)  # all k of n = 256, and 40 MB at n = 10,000
 def _best_of_k_weights(n: int, k: int) -> Floats:
     i = np.arange(n, 1, -1)
     ratios = np.maximum(i - k, 0) / (i - 1)

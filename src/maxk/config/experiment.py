@@ -139,10 +139,10 @@ class Config(Section):
 
     def _milestone_contradictions(self, policy: str, training: Training) -> Iterator[str]:
         """Checked again by the training job, which knows how many problems `all` and the filters leave."""
-        sections = [self.datasets[name].model_dump() for name in training.datasets if name in self.datasets]
-        if any(section["train"] == "all" for section in sections):
+        sections: list[Any] = [self.datasets[name] for name in training.datasets if name in self.datasets]
+        if any(section.train == "all" for section in sections):
             return
-        batches = training.generation_batches(sum(section["train"] for section in sections))
+        batches = training.generation_batches(sum(section.train for section in sections))
         if (count := self.milestones(policy)) > batches:
             yield (
                 f"experiments: milestones={count} of {policy!r}, a training of {batches} generation batches; "

@@ -120,8 +120,8 @@ class Findings:
         if (votes := self.votes.get(policy)) is None:
             return {}
         found = statistics.mean(votes)
-        low, high = found.interval(self.config.report.confidence)
-        return {"mean": found.value, "low": max(low, 0.0), "high": min(high, 1.0)}
+        low, high = found.interval(self.config.report.confidence, statistics.MEAN_BOUNDS)
+        return {"mean": found.value, "low": low, "high": high}
 
     def compare(self, policy: str, reference: str, quantity: str) -> Mapping[str, Any]:
         """Difference of the means over datasets, its interval and test; empty without scores, or with itself."""

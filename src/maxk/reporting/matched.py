@@ -214,8 +214,8 @@ def _numbers(findings: Findings, policy: str, point: int | str) -> dict[str, Any
     reference = findings.experiment.reference
     for quantity in findings.quantities:
         own = statistics.mean(findings.values(policy, point, quantity))
-        low, high = own.interval(findings.config.report.confidence)
-        found |= {quantity: own.value, f"{quantity}_low": max(low, 0.0), f"{quantity}_high": min(high, 1.0)}
+        low, high = own.interval(findings.config.report.confidence, statistics.MEAN_BOUNDS)
+        found |= {quantity: own.value, f"{quantity}_low": low, f"{quantity}_high": high}
         change = findings.compare(policy, reference, quantity, point) if policy != reference else {}
         found |= {f"{quantity}_difference": change.get("difference")}
         found |= {f"{quantity}_difference_{end}": change.get(end) for end in ("low", "high")}
@@ -276,8 +276,8 @@ def _draw(ax: Axes, findings: Findings, looks: Mapping[str, style.Look], axis: s
         look = looks[course.policy]
         found = [statistics.mean(values) for values in course.values[quantity]]
         at = course.at[axis].mean(axis=0)
-        ends = np.clip([one.interval(findings.config.report.confidence) for one in found], 0, 1)
-        ax.vlines(at, *ends.T, color=look.colour, linewidth=0.7, alpha=0.6)
+        ends = [one.interval(findings.config.report.confidence, statistics.MEAN_BOUNDS) for one in found]
+        ax.vlines(at, *zip(*ends, strict=True), color=look.colour, linewidth=0.7, alpha=0.6)
         label = findings.scores.labels[course.policy]
         ax.plot(at, [one.value for one in found], label=label, **look.line)
     if axis in findings.levels:

@@ -6,6 +6,7 @@ from typing import Any
 
 from maxk.evaluation.selection import DRAWS, Selection
 from maxk.reporting import markdown
+from maxk.statistics import MEAN_BOUNDS
 
 
 def to_markdown(name: str, found: Selection, level: float) -> str:
@@ -37,7 +38,7 @@ def content(found: Selection, level: float) -> dict[str, Any]:
     """As JSON values."""
     rewards = []
     for (selector, k), one in found.rewards.items():
-        low, high = one.interval(level)
+        low, high = one.interval(level, MEAN_BOUNDS)
         rewards.append({"selector": selector, "k": k, "mean": one.value, "low": low, "high": high})
     return {
         "problems": found.problems,

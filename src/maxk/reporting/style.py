@@ -127,13 +127,13 @@ def save(figure: Figure, paths: Iterable[str]) -> None:
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)
     figure.set_layout_engine("none")
-    figure.dpi = PNG_DPI
     for path in paths:
         with files.atomic(path) as temporary:
             if path.endswith(".pdf"):
                 pdf: Any = FigureCanvasPdf(figure)
                 pdf.print_pdf(temporary, metadata={"CreationDate": None, "ModDate": None})
             else:
+                figure.dpi = PNG_DPI
                 png.print_png(temporary, metadata={"Software": None})
 
 

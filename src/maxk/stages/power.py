@@ -35,6 +35,8 @@ def run(args: argparse.Namespace) -> None:
 
     if min(*args.problems, *args.seeds) < 2:
         raise UserError("--problems and --seeds must be 2 or more: one seed allows no claim about methods")
+    if args.plot and not args.plot.endswith((".png", ".pdf")):
+        raise UserError(f"--plot: expected a name that ends in .png or .pdf, got {args.plot}")
     config = configuration.load(args.config)
     quantity, dataset = args.quantity or f"max@{config.report.headline_k}", args.dataset or config.evaluated[0]
     scores = load(config)

@@ -91,9 +91,9 @@ def _extractions(completions: Any) -> list[Any]:
     """The extraction of every completion of a column; equal texts are read once."""
     from maxk.grading import extract_program
 
-    texts = completions.combine_chunks().dictionary_encode()
-    found = [extract_program(text) for text in texts.dictionary.to_pylist()]
-    return [found[code] for code in texts.indices.to_pylist()]
+    texts = completions.to_pylist()
+    found = {text: extract_program(text) for text in dict.fromkeys(texts)}
+    return [found[text] for text in texts]
 
 
 def _place(config: Config, shard: int) -> dict[str, int]:

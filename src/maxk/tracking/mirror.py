@@ -29,11 +29,15 @@ _BATCH = 1000  # metrics that MLflow takes at once
 
 def start(config: Config) -> None:
     """Creates the experiment and its run, or continues those of `tracking.json`. Raises UserError if MLflow fails."""
-    path = config.layout.tracking
-    if not config.tracking.enabled:
-        files.write_json(path, {"enabled": False})
-        return
-    uri = server.address(config)
+    with files.lock(config.layout.events_folder):
+        if not config.tracking.enabled:
+            files.write_json(config.layout.tracking, {"enabled": False})
+            return
+        _start(config, config.layout.tracking, server.address(config))
+    _send_and_end(config, None)  # events that an earlier run left
+
+
+def _start(config: Config, path: str, uri: str) -> None:
     where = {"enabled": True, "uri": server.without_secrets(uri), "folder": _folder(config, uri)}
     try:
         server.make(uri)
@@ -47,7 +51,6 @@ def start(config: Config) -> None:
             f"tracking: MLflow at {where['uri']} cannot start ({server.reason(error)}); fix MLFLOW_TRACKING_URI or set "
             "tracking.enabled: false"
         ) from error
-    _send_and_end(config, None)  # events that an earlier run left
 
 
 def _folder(config: Config, uri: str) -> str | None:
@@ -64,6 +67,7 @@ def _experiment(client: Any, config: Config, uri: str) -> str:
         found = client.get_experiment_by_name(name)
     if found and found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)
+        print(f"tracking: the experiment {name!r} was deleted in MLflow; it and its runs are restored", file=sys.stderr)
     experiment_id = str(found.experiment_id if found else client.create_experiment(name, artifacts))
     for tag, value in page.tags(config).items():
         client.set_experiment_tag(experiment_id, tag, value)
