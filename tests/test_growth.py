@@ -198,6 +198,33 @@ def test_stopped_while_it_measures_it_goes_on(
     assert made(tmp_path / "stopped") == made(tmp_path / "whole")
 
 
+def test_a_sample_that_is_drawn_again_has_its_own_entropy(evaluate: Any, requested: list[int], tmp_path: Path) -> None:
+    """A job that is killed between its two writes leaves entropies of a batch without the samples."""
+    run = evaluate("killed")
+    run("sample base")
+    whole = made(tmp_path / "killed")
+    config = configuration.load(CONFIG)
+    drawn, measured = sample._journals(config, files.read_policy(config.layout.policy("base")))
+    *kept, lost = taken(drawn)
+    *known, last = taken(measured)
+    wrong = {**last[0], "entropy": [99.0] * len(last[0]["entropy"])}
+    for stored, batches in ((drawn, kept), (measured, [*known, (wrong, {"entropy": "of another machine"})])):
+        for columns, environment in batches:
+            list(stored.record([columns], lambda made_with=environment: made_with))
+    for _ in range(2):  # the job that draws them again, and one that reads both entropies
+        run("sample base")
+        assert made(tmp_path / "killed") == whole
+    assert requested == [8 * PROBLEMS, len(lost[0]["sample_index"]), 0]
+
+
+def taken(stored: Journal) -> list[tuple[dict[str, list[Any]], journal.Environment]]:
+    """The batches of a journal and their environments; it is empty then."""
+    batches = [(batch.to_pydict(), made_with) for batch, made_with in stored.read()]
+    for path in stored.folder.glob("*.arrow"):
+        path.unlink()
+    return batches
+
+
 def test_samples_of_other_weights_are_not_taken(
     evaluate: Any, requested: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -349,7 +376,7 @@ def test_a_journal_is_read_up_to_every_torn_end(tmp_path: Path) -> None:
 
 
 def test_streams_are_read_in_the_order_in_which_they_were_begun(tmp_path: Path) -> None:
-    """A sample that was drawn twice is the first one in every job, and so are its entropy and its text."""
+    """So every job takes the same one of several rows about a sample."""
     for number in range(8):
         recorded(tmp_path, [number])
     rows = [x for batch, _ in Journal(tmp_path, SCHEMA, SOURCE).read() for x in batch.to_pydict()["x"]]

@@ -131,7 +131,8 @@ class _Job:
         drawn = self.past.read()
         self.environments = [made for batch, made in drawn if self._keep(batch.select(_KEPT).to_pydict())]
         if config.sampling.entropy:
-            measured = self.past_entropies.read()
+            # A killed job may leave entropies of samples that are drawn again and may differ: the last ones are theirs.
+            measured = reversed([*self.past_entropies.read()])
             self.environments += [made for batch, made in measured if self._keep_entropies(batch.to_pydict())]
         self.requests = sampling.requests(tasks, list(self.prompts.values()), policy.name, config.sampling, self.drawn)
         if self.requests:  # before a GPU is taken and the model loaded
@@ -227,7 +228,7 @@ class _Job:
                 yield _transposed(found, records.MEASURED.names)
 
     def _keep_entropies(self, columns: Columns) -> int:
-        """Adds the entropies of needed samples; returns how many it added."""
+        """Adds the entropies that samples lack; returns how many it added."""
         kept = 0
         for *key, entropy in zip(*(columns[name] for name in records.MEASURED.names), strict=True):
             problem_id, number, _ = key
@@ -237,7 +238,9 @@ class _Job:
         return kept
 
     def _lacks_entropy(self, problem_id: str, number: int, digest: str) -> bool:
-        return self._needs(problem_id, number, digest) and number not in self.entropies[problem_id]
+        """Whether the sample is needed and drawn, and its entropy is not known."""
+        drawn = self._needs(problem_id, number, digest) and number in self.drawn[problem_id]
+        return drawn and number not in self.entropies[problem_id]
 
     def _limit_memory(self) -> None:
         """Limits this process to the job's fraction of a GPU. (vLLM's engine is a separate process.)"""
