@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import signal
@@ -169,8 +170,16 @@ def test_entropies_are_measured_of_finished_samples(
     one, two = pq.read_table(later), pq.read_table(at_once)
     assert one.drop_columns("entropy") == two.drop_columns("entropy")
     assert one.column("entropy").to_pylist() == pytest.approx(two.column("entropy").to_pylist(), rel=1e-5)
-    assert files.read_provenance(later) == files.read_provenance(at_once)
-    assert files.read_provenance(later).environment["entropy"] == "cpu float32"
+    measured, drawn = files.read_provenance(later), files.read_provenance(at_once)
+    assert measured == dataclasses.replace(drawn, environment={**drawn.environment, "entropy": "cpu float32"})
+    assert drawn.environment["entropy"] == "cpu float32, while drawing"
+
+
+def test_entropies_of_both_ways_are_named_together(evaluate: Any, tmp_path: Path) -> None:
+    evaluate("one", n=4, entropy=False)("sample base")
+    evaluate("one", n=8)("sample base")
+    found = files.read_provenance(tmp_path / "one/results/seconds/samples/base/pocket-contests/0.parquet")
+    assert found.environment["entropy"] == "cpu float32 and cpu float32, while drawing"
 
 
 def test_stopped_while_it_measures_it_goes_on(

@@ -166,7 +166,7 @@ class _Job:
         with closing(sampling.BACKENDS[self.config.sampling.backend](self.policy, self.config.sampling)) as backend:
             parts: Iterator[Columns] = map(self._columns, backend.sample(self.requests))
             if backend.measures:  # first, so that a killed job leaves no sample without the entropy that it had
-                measured = {"entropy": f"{backend.facts['device']} {backend.facts['dtype']}"}
+                measured = {"entropy": f"{backend.facts['device']} {backend.facts['dtype']}, while drawing"}
                 parts = self.past_entropies.record(parts, lambda: measured)
                 self.environments.append(measured)
             count = sum(request.count for request in self.requests)
