@@ -71,6 +71,27 @@ def test_log_probabilities_and_gradients_are_those_of_single_rows(
     torch.testing.assert_close(gradient(model, found), expected_gradient, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("vocabulary", [trees.VOCABULARY, 1], ids=["all logits at once", "TRL's head"])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_entropies_are_computed_where_they_are_asked_for(
+    wanted: bool, vocabulary: int, letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRL asks for them in the loss, not of the reference policy."""
+    monkeypatch.setattr(trees, "VOCABULARY", vocabulary)
+    trainer = make_trainer(letters_model, config(tmp_path))
+    _, entropies = trainer._of_nodes(trainer.model, trees.build(*padded(), KEPT).inputs, wanted)
+    assert (entropies is not None) == wanted
+
+
+def test_prompts_of_one_token_without_completions(letters_model: str, tmp_path: Path) -> None:
+    """As where every completion of a micro-batch is truncated and masked."""
+    trainer = make_trainer(letters_model, config(tmp_path))
+    ids, mask = torch.tensor([[7, 5, 6], [8, 5, 6], [7, 5, 6]]), torch.tensor([[1, 0, 0]] * 3)
+    log_p, _, _ = trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, 2)
+    assert torch.equal(log_p, torch.zeros(3, 2))
+    assert torch.all(gradient(trainer.model, log_p) == 0)
+
+
 def test_every_distinct_prefix_is_one_node() -> None:
     """Of [2, 3, 4]: two tokens of the prompt, then 5, 56, 561, 567, 5671, 9, 91. Shorter prompts
     come first; theirs are padded."""

@@ -178,29 +178,30 @@ class MaxkTrainer(GRPOTrainer):
         if not self._shares_prefixes:
             return super()._get_per_token_logps_and_entropies(model, input_ids, attention_mask, kept, *args, **kwargs)
         size = kwargs.get("batch_size") or len(input_ids)
+        compute_entropy = kwargs.get("compute_entropy", False)
         logps, entropies = [], []
         for ids, mask in zip(torch.split(input_ids, size), torch.split(attention_mask, size), strict=True):
             tree = trees.build(ids, mask, kept)
             with self.accelerator.autocast():
-                log_probs, entropy = self._of_nodes(model, tree.inputs)
+                log_probs, entropy = self._of_nodes(model, tree.inputs, compute_entropy)
             logps.append(tree.spread(log_probs))
-            if entropy is not None and kwargs.get("compute_entropy"):
+            if entropy is not None:
                 entropies.append(tree.spread(entropy))
         return torch.cat(logps), torch.cat(entropies) if entropies else None, None
 
-    def _of_nodes(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Log-probabilities of the labels, and entropies (None of the reference model): [prompts, nodes] each.
+    def _of_nodes(self, model: Any, inputs: dict[str, Tensor], compute_entropy: bool) -> tuple[Tensor, Tensor | None]:
+        """Log-probabilities of the labels, and entropies if they are wanted: [prompts, nodes] each.
 
         TRL's head computes logits twice to save memory, which a small vocabulary does not need.
         """
         if self.model.config.vocab_size > trees.VOCABULARY or self.args.cast_lm_head_to_fp32:
             output = model(**inputs, fused_lm_head=True)
-            return output.log_probs, output.entropy
+            return output.log_probs, output.entropy if compute_entropy else None
         text = {name: value for name, value in inputs.items() if name != "shift_labels"}
         logits = model(**text, use_cache=False).logits
         log_p = (logits.float() / self.temperature).log_softmax(-1)
         own = log_p.gather(-1, inputs["shift_labels"].clamp(min=0)[..., None])[..., 0]
-        return own, None if model is self.ref_model else -(log_p.exp() * log_p).sum(-1)
+        return own, -(log_p.exp() * log_p).sum(-1) if compute_entropy else None
 
     def _update_loss_inputs(self, inputs: dict[str, Any], logps: Tensor) -> None:
         """π_old of the first pass, and advantages at the current ratios."""

@@ -59,13 +59,14 @@ def build(input_ids: Tensor, attention_mask: Tensor, kept: int) -> Tree:
     new, exists, first = _nodes(sequences, start)
     sequence, column = np.nonzero(new)
     tree = np.cumsum(first)[sequence] - 1
-    sizes = np.bincount(tree)
-    place = np.arange(len(tree)) - (np.cumsum(sizes) - sizes)[tree] + tree * sizes.max()  # in [prompts, nodes], flat
+    sizes = np.bincount(tree, minlength=first.sum())
+    width = max(1, sizes.max())  # prompts of one token without completions have no node
+    place = np.arange(len(tree)) - (np.cumsum(sizes) - sizes)[tree] + tree * width  # in [prompts, nodes], flat
 
     path = np.full(new.shape, -1)  # a node's place in every sequence that passes through it
     path[new] = place
     path = np.where(exists, np.maximum.accumulate(path, axis=0), -1)
-    ends = np.arange(1, len(sizes) * sizes.max() + 1)  # the place after a node's last descendant
+    ends = np.arange(1, len(sizes) * width + 1)  # the place after a node's last descendant
     np.maximum.at(ends, path[exists], np.broadcast_to(path.max(1, keepdims=True) + 1, path.shape)[exists])
 
     def laid_out(values: Any, padding: int) -> Tensor:
