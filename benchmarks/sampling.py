@@ -239,6 +239,7 @@ def loops_of(model: str, chosen: Sampling, backend: Any, requests: list[Request]
     if chosen.backend == "vllm":
         return {**loops, "bare loop, seeded": lambda: bare_vllm(backend, requests, seeded=True)}
     measuring = backend_of(model, chosen.model_copy(update={"entropy": True}))
+    ours(measuring, requests[:1])  # warms up
     return {**loops, "with entropies": lambda: tokens_of(ours(measuring, requests))}
 
 
