@@ -81,7 +81,7 @@ FAULTS = {
     "no seeds": ({"seeds": []}, ["seeds: at least 1 needed"]),
     "more milestones than generation batches": (
         question(milestones=10_000),
-        ["milestones=10000 of 'grpo'", "at most "],
+        ["milestones=10000, but the training of 'grpo'", "at most "],
     ),
     "too many GPUs": (
         {"gpus": 1, "training": {"processes": 4, "per_device_batch_size": 32}},

@@ -92,6 +92,7 @@ def test_a_failed_preparation_is_one_line_and_writes_nothing(
         "training": {"datasets": ["d"]},
         "tracking": {"enabled": False},
         "base": MODEL,
+        "experiments": {},
     }
     config = configuration.parse(configuration.overlay(defaults, changes))
     files.write_text("results/config.json", config.model_dump_json())

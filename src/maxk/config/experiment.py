@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
@@ -131,23 +132,31 @@ class Config(Section):
                 elif experiment.against == "k" and self.every_objective[policy].has_schedule:
                     yield f"experiments.{name}: the k of {policy!r} is a schedule, which `against: k` cannot draw"
             yield from self._rule_contradictions(name, experiment)
+            yield from self._milestone_contradictions(name, experiment)
         for policy in owners:
             if len(counts := self._milestones(policy)) > 1:
                 yield f"experiments keep {' and '.join(map(str, sorted(counts)))} milestones of {policy!r}; choose one"
             if counts and self.every_objective[policy].training.get("lora", self.training.lora):
                 yield f"{self._where(policy)}: milestones keep whole models, which training.lora does not train"
 
-    def _milestone_contradictions(self, policy: str, training: Training) -> Iterator[str]:
+    def _milestone_contradictions(self, name: str, experiment: Experiment) -> Iterator[str]:
         """Checked again by the training job, which knows how many problems `all` and the filters leave."""
-        sections: list[Any] = [self.datasets[name] for name in training.datasets if name in self.datasets]
-        if any(section.train == "all" for section in sections):
-            return
-        batches = training.generation_batches(sum(section.train for section in sections))
-        if (count := self.milestones(policy)) > batches:
+        batches = {policy: self._generation_batches(policy) for policy in experiment.rows}
+        policy, fewest = min(batches.items(), key=lambda item: item[1], default=("", inf))
+        if (count := experiment.milestones or 0) > fewest:
             yield (
-                f"experiments: milestones={count} of {policy!r}, a training of {batches} generation batches; "
-                f"ask for at most {batches}"
+                f"experiments.{name}.milestones={count}, but the training of {policy!r} has {fewest:.0f} generation "
+                f"batches; ask for at most {fewest:.0f}, or for no experiments (experiments: {{}})"
             )
+
+    def _generation_batches(self, policy: str) -> float:
+        """Of a training, as far as the configuration says; otherwise infinite."""
+        try:
+            training = self.training_of(policy)
+            sections: list[Any] = [self.datasets[name] for name in training.datasets]
+            return training.generation_batches(sum(section.train for section in sections))
+        except (ValidationError, KeyError, TypeError):  # faults that are named elsewhere, and `train: all`
+            return inf
 
     def _rule_contradictions(self, name: str, experiment: Experiment) -> Iterator[str]:
         if (experiment.vote or 0) > self.sampling.n:
@@ -177,7 +186,6 @@ class Config(Section):
                 f"{where}: training.processes={training.processes} on nodes={training.nodes} are more than "
                 f"gpus={self.gpus} a node; each takes a GPU"
             )
-        yield from self._milestone_contradictions(name, training)
         for k in objective.objective.ks:
             if k > training.num_generations:
                 yield (

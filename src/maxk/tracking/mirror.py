@@ -29,10 +29,10 @@ _BATCH = 1000  # metrics that MLflow takes at once
 
 def start(config: Config) -> None:
     """Creates the experiment and its run, or continues those of `tracking.json`. Raises UserError if MLflow fails."""
+    if not config.tracking.enabled:
+        files.write_json(config.layout.tracking, {"enabled": False})
+        return
     with files.lock(config.layout.events_folder):
-        if not config.tracking.enabled:
-            files.write_json(config.layout.tracking, {"enabled": False})
-            return
         _start(config, config.layout.tracking, server.address(config))
     _send_and_end(config, None)  # events that an earlier run left
 
