@@ -51,7 +51,7 @@ KERNELS := $(addprefix test-numerics-,default avx2 $(sort $(shell grep -om1 avx5
 
 # Before an environment is built, which takes minutes.
 ifneq ($(CONFIG),)
-$(if $(wildcard $(CONFIG)),,$(error no config file $(CONFIG); config/ holds some))
+$(if $(wildcard $(CONFIG)),,$(error no config file $(CONFIG); config/ holds $(filter-out rates.yaml,$(notdir $(wildcard config/*.yaml)))))
 endif
 
 environment: $(READY)

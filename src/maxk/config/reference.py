@@ -76,7 +76,8 @@ drop the default `experiments`). Single values can be given on the command line:
 `snakemake --cores all --config 'training={epochs: 0.5}'`. A configuration with another `name` writes to
 `results/{name}/`.
 
-Everything is checked before any job starts; an unknown key is refused with the nearest known one.
+Keys, names and values are checked before any job starts, data files when they are read; an unknown key is refused
+with the nearest known one.
 """
 
 

@@ -136,7 +136,7 @@ def plan(config: Config, profile: Profile) -> Iterator[Row]:
     hours, taken = graded / config.verification.workers / jobs, _by_shard(config, "verify")
     if taken:
         hours = statistics.mean(taken) / SECONDS
-    verify = Row("verify", jobs, memory_gb=memory.verify(config) / 1e3, hours=hours, samples=samples, tests=tests)
+    verify = Row("verify", jobs, memory_gb=memory.verify(config) / 1e3, hours=hours, tests=tests)
     verify = verify._replace(measured=len(taken))
     yield verify._replace(core_hours=graded)
     yield Row("score", policies)

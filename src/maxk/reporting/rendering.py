@@ -158,11 +158,15 @@ def _test_notes(scores: Scores, config: Config, tests: Mapping[str, BaselineTest
 
 
 def _role_notes(config: Config, datasets: Sequence[str]) -> Iterator[str]:
-    named = [f"{dataset} = {config.datasets[dataset].paper}" for dataset in datasets if config.datasets[dataset].paper]
+    named = [
+        f"{dataset} stands in for {config.datasets[dataset].paper}"
+        for dataset in datasets
+        if config.datasets[dataset].paper
+    ]
     if named:
         generated = any(config.datasets[dataset].synthetic for dataset in datasets)
         suffix = " (generated tasks, not the benchmarks)" if generated else ""
-        yield f"In place of the paper's datasets: {', '.join(named)}{suffix}."
+        yield f"Of the paper's datasets: {', '.join(named)}{suffix}."
 
 
 # --------------------------------------------------------------------------------------------------------------- texts
