@@ -202,7 +202,9 @@ MISTAKES = {
         "maxk prepare pocket-shrot", ("no dataset 'pocket-shrot'", "known: pocket-contests, pocket-short")
     ),
     "an unknown dataset to inspect": Mistake("maxk inspect mbpp", ("no dataset 'mbpp'", "known: pocket-contests")),
-    "an unknown objective": Mistake("maxk train grppo --seed 0", ("no objective 'grppo'", "known: grpo")),
+    "an unknown objective": Mistake(
+        "maxk train grppo --seed 0", ("no objective 'grppo' (did you mean 'grpo'?)", "known: grpo")
+    ),
     "an unknown policy": Mistake(
         "maxk sample grppo/seed0", ("policies/grppo/seed0/policy.json: no such file", "run the stage that makes it")
     ),
@@ -395,6 +397,13 @@ def test_a_wrong_key_on_the_command_line(tmp_path: Path) -> None:
     assert line.startswith("maxk: config: trainig: unknown key (did you mean 'training'?)")
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "results").exists()
+
+
+def test_a_target_of_an_unknown_objective(tmp_path: Path) -> None:
+    done = snakemake(tmp_path, "-n", "--", f"{RESULTS}/scores/gprpo/seed0/pocket-short.parquet")
+    assert done.returncode == 1
+    assert "maxk: no objective 'gprpo' (did you mean 'grpo'?); known: grpo" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

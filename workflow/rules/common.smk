@@ -96,7 +96,8 @@ def gpu_percent(count, fraction):
 
 def training_of(wildcards):
     """The training settings of a job's objective."""
-    return CONFIG.training_of(wildcards.objective)
+    with user_errors():
+        return CONFIG.training_of(wildcards.objective)
 
 
 def longest_first(training):

@@ -38,7 +38,7 @@ rule train:
         base=OUT.policy(BASE),
         problems=lambda wildcards: [
             OUT.problems(dataset)
-            for dataset in CONFIG.training_of(wildcards.objective).datasets
+            for dataset in training_of(wildcards).datasets
         ],
         entropy=lambda wildcards: [
             OUT.policy(policy_name(followed, wildcards.seed))

@@ -155,7 +155,7 @@ class Config(Section):
             training = self.training_of(policy)
             sections: list[Any] = [self.datasets[name] for name in training.datasets]
             return training.generation_batches(sum(section.train for section in sections))
-        except (ValidationError, KeyError, TypeError):  # faults that are named elsewhere, and `train: all`
+        except (ValidationError, UserError, KeyError, TypeError):  # faults that are named elsewhere, and `train: all`
             return inf
 
     def _rule_contradictions(self, name: str, experiment: Experiment) -> Iterator[str]:
@@ -286,8 +286,11 @@ class Config(Section):
         return f"{one.kind.label} ({', '.join(f'{key} {_brief(value)}' for key, value in differences.items())})"
 
     def training_of(self, objective: str) -> Training:
-        """`training` with the objective's own keys laid over it."""
-        own = dict(self.every_objective[trained(objective)].training)
+        """`training` with the objective's own keys laid over it. Raises UserError for an unknown objective."""
+        known, name = self.every_objective, trained(objective)
+        if name not in known:
+            raise UserError(f"no objective {name!r}{suggest(name, known)}; known: {', '.join(known) or 'none'}")
+        own = dict(known[name].training)
         return Training.model_validate({**self.training.model_dump(), **own})
 
     def entropy_of(self, objective: str) -> str | None:

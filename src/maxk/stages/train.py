@@ -47,8 +47,6 @@ def register_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
-    if args.objective not in config.every_objective:
-        raise UserError(f"no objective {args.objective!r}; known: {', '.join(config.every_objective)}")
     training = config.training_of(args.objective)
     accelerate_config.require_sound(training, config.gpus)
     # TRL would say so only after loading the model.
