@@ -78,7 +78,7 @@ def test_the_command_prints_a_table_and_draws_it(
     made, rng = experiment(seeds=[0, 1]), np.random.default_rng(0)
     for policy in made.config.policies:
         made.score(policy, "easy", rng.random((20, 1)))
-    stage.run(arguments(made, plot="power.png"))
+    stage.run(arguments(made, plot=Path("power.png")))
     printed = capsys.readouterr().out
     assert printed.startswith("**Power for bon_mean and grpo: +0.1 of max@128 on easy**")
     assert "| problems | 2 seeds | 4 seeds |" in printed

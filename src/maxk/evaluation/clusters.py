@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maxk.estimators import Floats, pass_at_k
-from maxk.evaluation.selection import NONE
+from maxk.estimators import Floats
+from maxk.evaluation.selection import NONE, distinct
 
 
 def distinct_programs(verdicts: pa.Table, n: int, ks: Sequence[int]) -> Floats:
@@ -39,11 +39,5 @@ def _by_problem(verdicts: pa.Table) -> pa.Table:
 
 def _distinct(values: pa.Array, n: int, ks: Sequence[int]) -> Floats:
     """values: of all samples, problem by problem; null is none."""
-    codes = pc.fill_null(values.dictionary_encode().indices, NONE).to_numpy(zero_copy_only=False).reshape(-1, n)
-    kinds = codes.max(initial=0) + 1
-    problems, samples = np.nonzero(codes != NONE)
-    pairs, counts = np.unique(problems * kinds + codes[problems, samples], return_counts=True)
-    found = np.zeros((len(codes), len(ks)))
-    sizes, which = np.unique(counts, return_inverse=True)
-    np.add.at(found, pairs // kinds, pass_at_k(n, sizes[:, np.newaxis], np.asarray(ks))[which])
-    return found
+    codes = pc.fill_null(values.dictionary_encode().indices, NONE).to_numpy(zero_copy_only=False)
+    return np.array([distinct(row, ks) for row in codes.reshape(-1, n)]).reshape(-1, len(ks))

@@ -31,6 +31,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -224,5 +225,11 @@ def by_vote(
 def distinct(numbers: Sequence[int] | NDArray[np.int64], ks: Sequence[int]) -> Floats:
     """Expected number of distinct values among k of n, where NONE is no value: [ks], exact."""
     values, counts = np.unique(numbers, return_counts=True)
-    counts = counts[values != NONE]
-    return np.asarray(estimators.pass_at_k(len(numbers), counts[:, np.newaxis], np.asarray(ks)).sum(axis=0))
+    found: Floats = _chances(len(numbers), tuple(ks))[counts[values != NONE]].sum(axis=0)
+    return found
+
+
+@lru_cache(maxsize=16)
+def _chances(n: int, ks: tuple[int, ...]) -> Floats:
+    """The probability that a value which c of n samples have is among k of them: [c = 0 … n, ks]."""
+    return np.asarray(estimators.pass_at_k(n, np.arange(n + 1)[:, np.newaxis], np.asarray(ks)))

@@ -166,7 +166,7 @@ def _role_notes(config: Config, datasets: Sequence[str]) -> Iterator[str]:
     if named:
         generated = any(config.datasets[dataset].synthetic for dataset in datasets)
         suffix = " (generated tasks, not the benchmarks)" if generated else ""
-        yield f"Of the paper's datasets: {', '.join(named)}{suffix}."
+        yield f"Datasets: {', '.join(named)}{suffix}."
 
 
 # --------------------------------------------------------------------------------------------------------------- texts

@@ -23,8 +23,6 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -48,7 +46,6 @@ COLOURS = {
 OTHERS = ("#44AA99", "#7F7F7F", "#AA4499", "#117733", "#DDAA33")  # for further methods, in the order of the config
 DASHES: tuple[Any, ...] = ("", (1, 1), (4, 1.5), (4, 1, 1, 1))  # as seaborn takes them; "" is solid
 MARKERS = ("o", "s", "^", "D", "v", "P")
-PNG_DPI = 200
 
 _RC: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so figures are the same on every machine
@@ -75,6 +72,7 @@ _RC: Any = {
     "lines.markeredgewidth": 0,
     "legend.fontsize": 7,
     "legend.frameon": False,
+    "savefig.dpi": 200,
     "pdf.fonttype": 42,  # text stays text
 }
 
@@ -118,23 +116,15 @@ def applied() -> Iterator[None]:
 
 
 def save(figure: Figure, paths: Iterable[str]) -> None:
-    """Writes a figure as PNG or PDF, atomically and without dates, so that the same numbers give the same bytes.
-
-    The layout is computed once, and each file is drawn once: `Figure.savefig` would draw a figure that has a layout
-    twice for every file.
-    """
-    png: Any = FigureCanvasAgg(figure)
+    """Writes a figure atomically, without dates, so that the same numbers give the same bytes."""
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)
-    figure.set_layout_engine("none")
+    figure.set_layout_engine("none")  # the layout is final; each file would compute it again
     for path in paths:
+        suffix = path.rsplit(".", 1)[1]
+        metadata: Any = {"CreationDate": None, "ModDate": None} if suffix == "pdf" else {"Software": None}
         with files.atomic(path) as temporary:
-            if path.endswith(".pdf"):
-                pdf: Any = FigureCanvasPdf(figure)
-                pdf.print_pdf(temporary, metadata={"CreationDate": None, "ModDate": None})
-            else:
-                figure.dpi = PNG_DPI
-                png.print_png(temporary, metadata={"Software": None})
+            figure.savefig(temporary, format=suffix, metadata=metadata)
 
 
 def message(text: str) -> Figure:

@@ -53,8 +53,7 @@ def run(args: argparse.Namespace) -> None:
 
     if len(args.systems) < 2:
         raise UserError("give two or more systems: maxk compare A B")
-    if args.plot and args.plot.suffix not in _PICTURES:
-        raise UserError(f"--plot: expected a name that ends in {' or '.join(_PICTURES)}, got {args.plot}")
+    require_picture(args.plot)
     with Reader(args) as reader:
         given = paired([read_system(one, reader) for one in args.systems])
     found = comparing.compare(given, chosen_ks(args.k, given.n), args.level)
@@ -111,6 +110,12 @@ def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
     if len(kept) < len(set(wanted)):
         print(f"--k: left out those above {n}, the fewest samples of a problem", file=sys.stderr)
     return kept
+
+
+def require_picture(path: Path | None) -> None:
+    """Raises UserError unless the file for a plot, if one is asked for, is of a kind that can be drawn."""
+    if path is not None and path.suffix not in _PICTURES:
+        raise UserError(f"--plot: expected a name that ends in {' or '.join(_PICTURES)}, got {path}")
 
 
 def finite(value: Any) -> Any:

@@ -10,9 +10,11 @@ says how.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
+from maxk.stages.compare import require_picture
 
 
 def register_parser(subparsers: Any) -> None:
@@ -24,7 +26,7 @@ def register_parser(subparsers: Any) -> None:
     parser.add_argument("--problems", type=int, nargs="+", default=[50, 100, 200, 400, 800], help="rows of the table")
     parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 5, 8], help="columns of the table")
     parser.add_argument("--seed-sd", type=float, help="standard deviation between seeds (default: estimated)")
-    parser.add_argument("--plot", metavar="FILE", help="draw the table, as PNG or PDF")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the table, as PNG or PDF")
     parser.set_defaults(run=run)
 
 
@@ -35,8 +37,7 @@ def run(args: argparse.Namespace) -> None:
 
     if min(*args.problems, *args.seeds) < 2:
         raise UserError("--problems and --seeds must be 2 or more: one seed allows no claim about methods")
-    if args.plot and not args.plot.endswith((".png", ".pdf")):
-        raise UserError(f"--plot: expected a name that ends in .png or .pdf, got {args.plot}")
+    require_picture(args.plot)
     config = configuration.load(args.config)
     quantity, dataset = args.quantity or f"max@{config.report.headline_k}", args.dataset or config.evaluated[0]
     scores = load(config)
@@ -47,4 +48,4 @@ def run(args: argparse.Namespace) -> None:
     title = f"Power for {' and '.join(args.policies)}: {args.difference:+g} of {quantity} on {dataset}"
     print(power.to_markdown(parts, frame, title), end="")
     if args.plot:
-        power.draw(frame, args.plot, title)
+        power.draw(frame, str(args.plot), title)

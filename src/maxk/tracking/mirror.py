@@ -33,11 +33,12 @@ def start(config: Config) -> None:
         files.write_json(config.layout.tracking, {"enabled": False})
         return
     with files.lock(config.layout.events_folder):
-        _start(config, config.layout.tracking, server.address(config))
+        _start(config)
     _send_and_end(config, None)  # events that an earlier run left
 
 
-def _start(config: Config, path: str, uri: str) -> None:
+def _start(config: Config) -> None:
+    path, uri = config.layout.tracking, server.address(config)
     where = {"enabled": True, "uri": server.without_secrets(uri), "folder": _folder(config, uri)}
     try:
         server.make(uri)
