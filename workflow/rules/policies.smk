@@ -37,8 +37,7 @@ rule train:
     input:
         base=OUT.policy(BASE),
         problems=lambda wildcards: [
-            OUT.problems(dataset)
-            for dataset in training_of(wildcards).datasets
+            OUT.problems(dataset) for dataset in training_of(wildcards).datasets
         ],
         entropy=lambda wildcards: [
             OUT.policy(policy_name(followed, wildcards.seed))
