@@ -31,6 +31,8 @@ endif
 READY := $(VENV)/.ready-$(LOCK)
 VLLM := $(if $(filter gpu,$(LOCK)),$(READY),$(VENV)/.vllm)
 UV := .venv-lock/bin/uv
+# As pip does, uv trusts the machine's certificates: a proxy may have its own.
+export UV_SYSTEM_CERTS := 1
 INSTALL := $(VENV)/bin/pip install --quiet --no-compile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # One thread a process: two jobs side by side beat one job on two threads for models of this size.
