@@ -226,6 +226,26 @@ def test_a_sample_that_is_drawn_again_has_its_own_entropy(evaluate: Any, request
     assert requested == [8 * PROBLEMS, len(lost[0]["sample_index"]), 0]
 
 
+def test_an_entropy_that_was_left_is_not_taken_for_a_sample_drawn_without(evaluate: Any, tmp_path: Path) -> None:
+    """After the kill the job runs with `entropy: false`; a later one measures what was drawn then."""
+    evaluate("killed")("sample base")
+    whole = made(tmp_path / "killed")
+    config = configuration.load(CONFIG)
+    drawn, measured = sample._journals(config, files.read_policy(config.layout.policy("base")))
+    *kept, _ = taken(drawn)
+    *known, (last, _) = taken(measured)
+    left = {**last, "entropy": [99.0] * len(last["entropy"])}
+    for stored, batches in ((drawn, kept), (measured, [*known, (left, {"entropy": "of a killed job"})])):
+        for columns, environment in batches:
+            list(stored.record([columns], lambda made_with=environment: made_with))
+    evaluate("killed", entropy=False)("sample base")
+    evaluate("killed")("sample base")
+    names = [name for name in whole if name.startswith("samples") and "prompts" not in name]
+    for found, expected in ((pa.BufferReader(of[name]) for of in (made(tmp_path / "killed"), whole)) for name in names):
+        entropies = [pq.read_table(one).column("entropy").to_pylist() for one in (found, expected)]
+        assert entropies[0] == pytest.approx(entropies[1], rel=1e-5)
+
+
 def taken(stored: Journal) -> list[tuple[dict[str, list[Any]], journal.Environment]]:
     """The batches of a journal and their environments; it is empty then."""
     batches = [(batch.to_pydict(), made_with) for batch, made_with in stored.read()]

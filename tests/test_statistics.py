@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from maxk.reporting import markdown
 from maxk.statistics import (
     Crossing,
     combined,
@@ -129,7 +130,7 @@ def test_seeds_of_two_methods_are_pooled():
 def test_datasets_have_equal_weight_and_share_their_seeds():
     """Seeds that are good on one dataset and bad on another cancel in the mean of both."""
     seeds = np.array([[0.2], [0.8]])
-    first, second = np.tile(seeds, 4), np.tile(1 - seeds, 10)
+    first, second = np.tile(seeds, 6), np.tile(1 - seeds, 10)
     found = mean([first, second])
     assert found.value == pytest.approx(0.5)
     assert found.interval() == pytest.approx((0.5, 0.5))
@@ -151,8 +152,6 @@ def test_p_values_and_intervals_agree():
 
 
 def test_edges():
-    assert mean([0.25] * 7).interval() == (0.25, 0.25)
-    assert mean([0.25] * 7).p_value() == 0
     assert difference(np.ones(5), np.ones(5)).p_value() == 1
     one_problem = mean([[0.2], [0.4]])
     assert np.isnan(one_problem.interval()).all()
@@ -163,6 +162,24 @@ def test_edges():
         mean([np.ones((2, 3)), np.ones((3, 3))])
     with pytest.raises(ValueError, match="level must lie between 0 and 1"):
         mean([0.1, 0.2]).interval(95)
+
+
+@pytest.mark.parametrize("of", [mean, lambda values: difference(values + 0.1, np.full(values.shape, 0.1))])
+@pytest.mark.parametrize("shape", [(7,), (3, 7)])
+def test_equal_values_on_all_problems_are_no_certainty(of, shape):
+    """Of the 2⁷ sign patterns two have a mean as far from 0. Rounding is no spread."""
+    found = of(np.full(shape, 0.3))
+    assert found.interval() == pytest.approx((0.3, 0.3), abs=1e-9)
+    assert found.p_value() == 2 / 2**7
+    assert markdown.with_ends(found.value, *found.interval()) == "0.300 [no spread]"
+    assert of(np.zeros(shape)).p_value() == 1
+    few = of(np.full(5, 0.3))  # five of one sign have p = 2/2⁵, above 5 %
+    assert few.p_value() == 1 / 16
+    assert few.interval(bounds=(-1, 1)) == (-1, 1)
+    assert few.interval(0.9) == pytest.approx((0.3, 0.3), abs=1e-9)
+    two = of(np.append(np.full(6, 0.3), 0.31))  # the smallest spread is one
+    assert two.p_value() < 1e-6
+    assert "no spread" not in markdown.with_ends(two.value, *two.interval())
 
 
 @pytest.mark.parametrize("df", [1, 2, 2.5, 7, 99, 999])

@@ -41,6 +41,7 @@ LEAST_OF_SEEDS = 0.75
 PER_KURTOSIS = 1.5
 # Rewards lie in [0, 1], and so do means of max@k and pass@k.
 MEAN_BOUNDS, DIFFERENCE_BOUNDS = (0.0, 1.0), (-1.0, 1.0)
+NO_SPREAD = 1e-24  # variance of equal values, up to rounding
 LARGEST_EXACT = 50  # differing pairs up to which Wilcoxon's p is exact (scipy's limit where there are no ties)
 
 
@@ -64,24 +65,39 @@ class Estimate:
     def interval(self, level: float = 0.95, bounds: tuple[float, float] = (-math.inf, math.inf)) -> tuple[float, float]:
         """The two-sided confidence interval at `level`, cut to the values that are possible (`bounds`).
 
-        The cut leaves the coverage as it is, since the true value lies within the bounds.
+        The cut leaves the coverage as it is, since the true value lies within the bounds. Where all problems have the
+        same value there is no spread to estimate: both ends are the value, or the bounds if so few problems would be
+        equal by chance (`p_value`). Neither is a statement about other problems.
         """
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
-        half = max(float(t_quantile(1 - level, df)) * math.sqrt(variance) for variance, df in self._variances)
+        if not self._spread and self._chance_of_no_spread > 1 - level:
+            return bounds
+        halves = (float(t_quantile(1 - level, df)) * math.sqrt(variance) for variance, df in self._spread)
+        half = max(halves, default=0.0)
         low, high = np.clip((self.value - half, self.value + half), *bounds)  # NaN stays
         return float(low), float(high)
 
     def p_value(self) -> float:
-        """Two-sided p-value of "the value is 0": 1 − the level at which 0 is an end of the interval."""
+        """Two-sided p-value of "the value is 0": 1 − the level at which 0 is an end of the interval.
+
+        Where all N problems have the same value, that of the exact sign-flip test: 2/2^N.
+        """
         if self.value == 0 or math.isnan(self.variance):
             return 1.0
-        sizes = [(abs(self.value) / math.sqrt(variance), df) for variance, df in self._variances if variance]
-        return max((t_tail(size, df) for size, df in sizes), default=0.0)
+        tails = (t_tail(abs(self.value) / math.sqrt(variance), df) for variance, df in self._spread)
+        return max(tails, default=self._chance_of_no_spread)
 
     @property
-    def _variances(self) -> tuple[tuple[float, float], ...]:
-        return (self.variance, self.df), (self.problem_variance, self.problem_df)
+    def _spread(self) -> list[tuple[float, float]]:
+        """The two variances and their degrees of freedom, but for those that are zero."""
+        both = (self.variance, self.df), (self.problem_variance, self.problem_df)
+        return [(variance, df) for variance, df in both if not variance <= NO_SPREAD]  # NaN stays
+
+    @property
+    def _chance_of_no_spread(self) -> float:
+        """Of N values that are ±v with equal chances: that all have one sign; N of the smallest dataset."""
+        return float(2.0**-self.problem_df)
 
 
 def mean(values: ArrayLike | Sequence[Floats]) -> Estimate:

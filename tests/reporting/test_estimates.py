@@ -79,7 +79,7 @@ def test_differences_are_paired(experiment: Make) -> None:
 def test_the_mean_over_datasets_weighs_datasets_equally(experiment: Make) -> None:
     made = experiment(objectives={})
     made.score("base", "easy", [1.0] * 30)
-    made.score("base", "hard", [0.0] * 2)
+    made.score("base", "hard", [0.0] * 6)
     found = of_means(made, "base", MEAN)
     assert [found[key] for key in ("mean", "low", "high")] == pytest.approx([0.5] * 3)
 

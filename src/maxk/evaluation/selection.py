@@ -14,8 +14,9 @@
 Ties are broken at random. For all selectors the reward of the chosen sample is the fraction of the *other* tests that
 it passes, so no selector is scored on tests that it has seen. Problems without other tests are left out.
 
-All results are expectations over subsets of k of the n samples: exact for a score (`maxk.estimators.selected_at_k`),
-simulated with `DRAWS` random subsets per problem for the majority vote.
+All results are expectations over subsets of k of the n samples: exact for a score (`maxk.estimators.selected_at_k`)
+and for the vote of one sample, which is its reward; simulated with `DRAWS` random subsets per problem for the votes of
+more.
 
 Outputs are compared by their digests (`maxk.grading.comparison.output_digest`). A program that ended well on no test
 has no vote. Where asserts judge the programs, a program's output is its verdict (`function_tests`): there is no vote,
@@ -205,21 +206,24 @@ def by_score(scores: Sequence[float], rewards: Sequence[float], ks: Sequence[int
 def by_vote(
     outputs: Sequence[int], rewards: Sequence[float], ks: Sequence[int], draws: int = DRAWS, seed: int = 0
 ) -> Floats:
-    """Expected reward of a sample with the most frequent outputs among k of n, ties at random: [ks], simulated.
+    """Expected reward of a sample with the most frequent outputs among k of n, ties at random: [ks].
 
-    Equal outputs on all tests have equal rewards. If no sample has a vote, the reward is 0: no program ended well. The
-    standard error is at most 0.5/√draws.
+    Equal outputs on all tests have equal rewards. If no sample has a vote, the reward is 0: no program ended well.
+    Exact at k = 1, simulated beyond; the standard error is at most 0.5/√draws.
     """
     answers, group, sizes = np.unique(outputs, return_inverse=True, return_counts=True)
-    means = np.bincount(group, weights=rewards) / sizes
+    means = np.where(answers == NONE, 0.0, np.bincount(group, weights=rewards) / sizes)
     rng = np.random.default_rng(seed)
-    found = np.empty(len(ks))
-    for i, k in enumerate(ks):
+
+    def expected(k: int) -> float:
+        if k == 1:
+            return float(means @ sizes / sizes.sum())
         votes = rng.multivariate_hypergeometric(sizes, k, size=draws, method="count")  # [draws, answers]
         votes[:, answers == NONE] = 0
         winner = np.argmax(votes + rng.random(votes.shape) / 2, axis=1)
-        found[i] = np.where(votes.max(axis=1) > 0, means[winner], 0.0).mean()
-    return found
+        return float(np.where(votes.max(axis=1) > 0, means[winner], 0.0).mean())
+
+    return np.array([expected(k) for k in ks])
 
 
 def distinct(numbers: Sequence[int] | NDArray[np.int64], ks: Sequence[int]) -> Floats:

@@ -335,7 +335,7 @@ def _markdown_cells(row: Mapping[str, Any], findings: Findings) -> list[str]:
     def interval(key: str, sign: str = "") -> str:
         if pd.isna(row[key]):
             return "–"
-        return f"{row[key]:{sign}.3f} [{row[f'{key}_low']:{sign}.3f}, {row[f'{key}_high']:{sign}.3f}]"
+        return markdown.with_ends(row[key], row[f"{key}_low"], row[f"{key}_high"], f"{sign}.3f")
 
     def plain(key: str) -> str:
         return "–" if pd.isna(row[key]) else f"{row[key]:.3f}"

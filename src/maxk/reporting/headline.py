@@ -7,7 +7,6 @@ datasets.
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +30,7 @@ class Interval:
         return int(self.low > 0) - int(self.high < 0)
 
     def to_text(self, form: str) -> str:
-        ends = "" if math.isnan(self.low) else f" [{self.low:{form}}, {self.high:{form}}]"  # NaN for a single problem
-        return f"{self.value:{form}}{ends}"
+        return markdown.with_ends(self.value, self.low, self.high, form)
 
 
 @dataclass(frozen=True)

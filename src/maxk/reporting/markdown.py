@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from maxk.statistics import MEAN_BOUNDS, Estimate
 
+_WIDTH = 1e-9  # of an interval that has none: a spread of zero is no certainty (docs/statistics.md)
 _MARKS = re.compile(r"[\\|*_`<\[]|&(?=#?\w+;)")  # the last begins an HTML entity
 
 
@@ -37,9 +38,16 @@ def below(lines: Sequence[str], notes: Iterable[str]) -> str:
 
 
 def interval(found: Estimate, level: float) -> str:
-    """A mean of values in [0, 1] with its interval; without one where there is only one problem."""
-    low, high = found.interval(level, MEAN_BOUNDS)
-    return f"{found.value:.3f}" + ("" if math.isnan(low) else f" [{low:.3f}, {high:.3f}]")
+    """A mean of values in [0, 1] with its interval."""
+    return with_ends(found.value, *found.interval(level, MEAN_BOUNDS))
+
+
+def with_ends(value: float, low: float, high: float, form: str = ".3f") -> str:
+    """A value with the ends of its interval; without them for a single problem, or where all problems are equal."""
+    if math.isnan(low):
+        return f"{value:{form}}"
+    ends = "no spread" if high - low < _WIDTH else f"{low:{form}}, {high:{form}}"
+    return f"{value:{form}} [{ends}]"
 
 
 def p_value(p: float) -> str:

@@ -250,7 +250,7 @@ def _cells(row: Mapping[str, Any], findings: Findings) -> Iterator[str]:
     def interval(key: str, sign: str = "") -> str:
         if pd.isna(row[key]):
             return "–"
-        return f"{row[key]:{sign}.3f} [{row[f'{key}_low']:{sign}.3f}, {row[f'{key}_high']:{sign}.3f}]"
+        return markdown.with_ends(row[key], row[f"{key}_low"], row[f"{key}_high"], f"{sign}.3f")
 
     yield from (markdown.escape(row["label"]), row["at"])
     yield "–" if pd.isna(row["kl"]) else f"{row['kl']:.3f}"

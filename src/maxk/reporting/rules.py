@@ -73,8 +73,9 @@ def _item(one: Decision, labels: Mapping[str, str], where: str) -> Iterable[str]
     rule, pair = one.rule, f"{labels[one.rule.policy]} − {labels[one.reference]}"
     number = "no scores"
     if one.found:
-        low, high = one.found["low"], one.found["high"]
-        number = f"{one.found['difference']:+.3f} [{low:+.3f}, {high:+.3f}], p = {markdown.p_value(one.p_holm)}"
+        found, low, high = (one.found[key] for key in ("difference", "low", "high"))
+        difference = markdown.with_ends(found, low, high, "+.3f")
+        number = f"{difference}, p = {markdown.p_value(one.p_holm)}"
     yield f"- **{markdown.escape(one.answer)}.** {markdown.escape(f'{pair} at {one.quantity}{where}: {number}.')}"
     asked = "different from" if rule.shown == "different" else rule.shown
     yield f"  {markdown.escape(f'Rule: shown {asked} zero: “{rule.then}”; otherwise: “{rule.otherwise}”.')}"

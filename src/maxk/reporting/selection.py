@@ -27,7 +27,7 @@ def to_markdown(name: str, found: Selection, level: float) -> str:
     notes = [
         f"Mean reward of the selected sample on the tests that are not visible, {level:.0%} intervals over "
         f"{markdown.count(found.problems, 'problem')}{left_out}.",
-        f"Majority vote: {DRAWS} random draws a problem."
+        f"Majority vote of more than one sample: {DRAWS} random draws a problem."
         if found.outputs is not None
         else "No majority vote and no distinct outputs: these programs are judged by asserts and have no outputs.",
     ]

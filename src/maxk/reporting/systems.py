@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from maxk.evaluation.comparing import Comparison, Crossing, Difference, Solved
@@ -34,19 +33,15 @@ def _means(found: Comparison, metric: str) -> Iterator[str]:
     yield from markdown.head([f"{metric}@k", *names])
     for k in dict.fromkeys(k for _, k in by_place):
         each = [by_place[name, k] for name in names]
-        yield markdown.row([str(k), *(f"{one.mean:.3f} {_interval(one.low, one.high)}" for one in each)])
+        yield markdown.row([str(k), *(markdown.with_ends(one.mean, one.low, one.high) for one in each)])
 
 
 def _differences(rows: Sequence[Difference]) -> Iterator[str]:
     first = rows[0]
     yield from markdown.head([f"{first.metric}@k", f"{first.a} − {first.b}", "p", "p (Holm)"])
     for one in rows:
-        difference = f"{one.difference:+.3f} {_interval(one.low, one.high, '+')}"
+        difference = markdown.with_ends(one.difference, one.low, one.high, "+.3f")
         yield markdown.row([str(one.k), difference, markdown.p_value(one.p), markdown.p_value(one.p_holm)])
-
-
-def _interval(low: float, high: float, sign: str = "") -> str:
-    return "" if math.isnan(low) else f"[{low:{sign}.3f}, {high:{sign}.3f}]"
 
 
 def _crossed(one: Crossing) -> str:

@@ -45,11 +45,6 @@ def lines(frame: pd.DataFrame) -> Iterator[str]:
     temperatures: Sequence[float] = sorted(frame.temperature.unique())
     yield from markdown.head(["quantity", *(f"temperature {one:g}" for one in temperatures), "best"])
     for (metric, k), rows in frame.groupby(["metric", "k"], sort=True):
-        cells = [f"{row.mean_:.3f} [{row.low:.3f}, {row.high:.3f}]" for row in _renamed(rows).itertuples()]
+        cells = [markdown.with_ends(row["mean"], row["low"], row["high"]) for row in rows.to_dict("records")]
         best = ", ".join(f"{one:g}" for one in rows[rows.best].temperature)
         yield markdown.row([f"{metric}@{k}", *cells, best])
-
-
-def _renamed(rows: pd.DataFrame) -> pd.DataFrame:
-    """`mean` is a method of a frame's rows."""
-    return rows.rename(columns={"mean": "mean_"})

@@ -1,8 +1,8 @@
 """maj@k: the expected reward of the answer that most of k samples agree on (`maxk.evaluation.selection.by_vote`).
 
-Samples agree if their programs print the same on every test; no expected output is used. The expectation is simulated;
-the intervals of means over problems include the error, at most 0.016/√P for P problems. Read from the verdicts that the
-scores were made from.
+Samples agree if their programs print the same on every test; no expected output is used. The expectation is simulated
+where k > 1; the intervals of means over problems include the error, at most 0.016/√P for P problems. Read from the
+verdicts that the scores were made from.
 """
 
 from __future__ import annotations

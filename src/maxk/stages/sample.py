@@ -12,6 +12,7 @@ free.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -134,6 +135,7 @@ class _Job:
             # A killed job may leave entropies of samples that are drawn again and may differ: the last ones are theirs.
             measured = reversed([*self.past_entropies.read()])
             self.environments += [made for batch, made in measured if self._keep_entropies(batch.to_pydict())]
+            self.entropies = {name: _without_nan(found) for name, found in self.entropies.items()}
         self.requests = sampling.requests(tasks, list(self.prompts.values()), policy.name, config.sampling, self.drawn)
         if self.requests:  # before a GPU is taken and the model loaded
             sampling.encode(
@@ -169,6 +171,8 @@ class _Job:
                 measured = {"entropy": f"{backend.facts['device']} {backend.facts['dtype']}, while drawing"}
                 parts = self.past_entropies.record(parts, lambda: measured)
                 self.environments.append(measured)
+            else:
+                self._disown_entropies()
             count = sum(request.count for request in self.requests)
             with Progress(count, f"sample {self.policy.name}") as progress:
                 for part in self.past.record(parts, lambda: {**recorded, **backend.facts}):
@@ -199,6 +203,15 @@ class _Job:
         return self.digests.get(problem_id) == digest and number < self.config.sampling.n
 
     # ---- measuring
+    def _disown_entropies(self) -> None:
+        """Records NaN for samples that are drawn now and whose entropies a killed job has left: those may differ."""
+        drawn = {(r.problem_id, r.first + i, self.digests[r.problem_id]) for r in self.requests for i in range(r.count)}
+        batches = (batch.to_pylist() for batch, _ in self.past_entropies.read())
+        left = {tuple(row[name] for name in _KEY) for rows in batches for row in rows}
+        disowned = [(*key, math.nan) for key in sorted(drawn & left)]
+        if disowned:
+            list(self.past_entropies.record([_transposed(disowned, records.MEASURED.names)], dict))
+
     def measure(self) -> None:
         """Measures the entropies that are missing."""
         from maxk.sampling.entropy import Entropies
@@ -286,6 +299,11 @@ class _Job:
 
 _KEPT = [name for name in records.DRAWN.names if name != "tokens"]
 _KEY = ("problem_id", "sample_index", "prompt_digest")
+
+
+def _without_nan(entropies: dict[int, float]) -> dict[int, float]:
+    """The entropies by sample number that no job has disowned."""
+    return {number: entropy for number, entropy in entropies.items() if not math.isnan(entropy)}
 
 
 def _transposed(rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> dict[str, list[Any]]:
