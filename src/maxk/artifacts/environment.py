@@ -69,12 +69,12 @@ def revision() -> str | None:
 
 
 @cache
-def source(*parts: str) -> str:
+def source(*parts: str, package: Path = Path(__file__).parents[1]) -> str:
     """Digest (16 hex digits) of the source of packages or modules such as "reporting"; without arguments, of all.
 
     Rules of cheap stages have it in their params, so that edited code runs again; expensive stages only record it.
+    `package` is the folder of another version of maxk.
     """
-    package = Path(__file__).parents[1]
     places = [package / part for part in parts] or [package]
     found = [
         path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")])
