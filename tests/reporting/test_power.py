@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_up import Experiment
+from scipy import stats
 
 from maxk import statistics
 from maxk.errors import UserError
@@ -49,6 +50,22 @@ def test_power_is_how_often_the_test_of_the_tables_rejects(problems: int, seeds:
     pairs = (drawn(rng, problems, seeds, difference) for _ in range(1500))
     rejected = np.mean([statistics.difference(a, b).p_value() < 0.05 for a, b in pairs])
     assert power.power(TRUE, difference, problems, seeds) == pytest.approx(rejected, abs=0.04)
+
+
+@pytest.mark.parametrize("seed_sd", [0.005, 0.010])
+@pytest.mark.parametrize("problems", [100, 408, 600])
+def test_power_approaches_that_of_known_variances(problems: int, seed_sd: float) -> None:
+    """+.015 at max@128 on MBPP; with few seeds the variances have to be estimated, which costs power."""
+    parts = Components(problem=0.003, seed=seed_sd**2, rest=0.0127)
+
+    def known(seeds: int) -> float:
+        error = np.sqrt(parts.problem / problems + 2 * parts.seed / seeds + 2 * parts.rest / (problems * seeds))
+        return float(stats.norm.sf(stats.norm.isf(0.025) - 0.015 / error))
+
+    lost = [known(seeds) - power.power(parts, 0.015, problems, seeds) for seeds in (2, 8, 40)]
+    assert lost[0] > 0.05
+    assert lost[1] == pytest.approx(0.02, abs=0.03)
+    assert lost[2] == pytest.approx(0, abs=0.02)
 
 
 def test_power_grows_with_problems_seeds_and_difference() -> None:
