@@ -16,6 +16,8 @@ Where the true means are equal, 100 − coverage is the type-I error. `seed sd` 
 between seeds. Wilcoxon's test of the seed-averaged values is beside it: it answers another question, so its rejections
 where means are equal are no errors of the test, but of whoever reads it as a test of the means. With one seed the
 statement is about the two trained policies. docs/statistics.md has the table and says what limits it.
+
+(A script named statistics.py would be found by `import statistics` of every script in this folder.)
 """
 
 from __future__ import annotations
