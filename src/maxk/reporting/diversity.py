@@ -180,6 +180,8 @@ def to_markdown(frame: pd.DataFrame) -> str:
         "interval; never: not up to the number of samples. Chosen by one test: the other tests' reward of the sample "
         "that is chosen by the first. Means over seeds.",
     ]
+    trained = frame[frame.policy != BASE].seeds
+    notes += markdown.seed_notes(int(trained.max())) if len(trained) else []
     return markdown.below(lines, notes)
 
 
