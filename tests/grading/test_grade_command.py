@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import runpy
 import subprocess
@@ -37,10 +36,7 @@ def write(path: Path, rows: list[dict]) -> Path:
 
 
 def run(*arguments: object) -> int:
-    parser = argparse.ArgumentParser()
-    grade.register_parser(parser.add_subparsers())
-    args = parser.parse_args(["grade", *map(str, arguments)])
-    return args.run(args)
+    return grade.run(cli.parser("grade").parse_args([*map(str, arguments)]))
 
 
 @pytest.fixture

@@ -30,11 +30,7 @@ from maxk.stages import grade
 _PICTURES = (".png", ".pdf")
 
 
-def register_parser(subparsers: Any) -> None:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "compare", help="compare systems: intervals, paired tests, crossing k", description=__doc__
-    )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("systems", nargs="+", metavar="[NAME=]FILE[,FILE…]", help="two or more systems")
     parser.add_argument("--k", type=grade.numbers, help="values of k, comma-separated (default: 1, 2, 4, … and n)")
     parser.add_argument("--level", type=level, default=0.95, help="level of the intervals (default: %(default)s)")
@@ -43,7 +39,6 @@ def register_parser(subparsers: Any) -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the curves, as .png or .pdf")
     parser.add_argument("--problems", type=Path, help="problems, needed to grade a file of samples")
     grade.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

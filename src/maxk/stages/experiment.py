@@ -9,15 +9,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from maxk import config as configuration
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("experiment", help="write the table and figure of an experiment")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help="keys of `experiments`, or `all`")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -37,11 +37,7 @@ _PROBLEM_FORMS = ("maxk", "humaneval", "mbpp", "livecodebench", "apps")
 _RESULT_FORMS = ("humaneval", "evalplus", "livecodebench", "lm-eval")
 
 
-def register_parser(subparsers: Any) -> None:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "grade", help="grade samples against problems, in maxk's own form or another tool's", description=__doc__
-    )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("problems", type=Path)
     parser.add_argument("samples", type=Path)
     parser.add_argument("--to", choices=_RESULT_FORMS, help="also write results in this form, beside the samples")
@@ -50,7 +46,6 @@ def register_parser(subparsers: Any) -> None:
         "--k", type=numbers, help=f"values of k, comma-separated (default: those of {_DEFAULT_KS} up to n)"
     )
     add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

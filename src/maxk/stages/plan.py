@@ -9,19 +9,16 @@ See `maxk.reporting.plan`.
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from maxk import config as configuration
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("plan", help="estimate jobs, GPU time, samples, test runs and disk of an experiment")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("configfiles", nargs="*", metavar="CONFIGFILE", help="overlays the default experiment")
     parser.add_argument("--config", help="the experiment that is overlaid, if not the default one")
     parser.add_argument("--rates", help="measured rates; by default config/rates.yaml")
     parser.add_argument("--profile", help="a profile of the rates; by default that of the base model")
     parser.add_argument("--experiment", help="a key of `experiments`: plan its policies, not those of the main tables")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -20,11 +20,7 @@ from maxk.errors import UserError
 from maxk.stages import compare, grade
 
 
-def register_parser(subparsers: Any) -> None:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "select", help="Best-of-N with visible tests, a vote or a score; diversity", description=__doc__
-    )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--visible", type=_visible, default=1, help="tests that a selector sees (default: 1)")
     parser.add_argument("--score", metavar="KEY", help="key of the sample rows that holds a score")
@@ -35,7 +31,6 @@ def register_parser(subparsers: Any) -> None:
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--problems", type=Path, help="problems, needed to grade a file of samples")
     grade.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

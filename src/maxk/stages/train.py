@@ -38,11 +38,9 @@ if TYPE_CHECKING:
     from maxk.training.callbacks import StopOnSignal
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("train", help="train a policy with an objective")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("objective", help="a key of `objectives`")
     parser.add_argument("--seed", type=int, required=True, help="training seed")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

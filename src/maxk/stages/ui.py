@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from maxk import config as configuration
 from maxk.artifacts import files
@@ -32,11 +31,9 @@ _CLOSED = {
 }
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("ui", help="show the MLflow page of an experiment")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", help="config file of the experiment (default: the default experiment)")
     parser.add_argument("--port", type=int, default=5000, help="port of the page (default: 5000)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
