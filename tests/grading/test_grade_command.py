@@ -224,7 +224,7 @@ def test_keys_are_lost_only_where_that_is_asked_for(
 def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, array: bool) -> None:
     text = json.dumps(PROBLEMS[0])[:-1] + ', "time_limit_s": 1, "time_limit_s": 9}'
     (tmp_path / "p.jsonl").write_text(f"[{text}]" if array else text)
-    with pytest.raises(UserError, match=r"p.jsonl(:|, item )1: .*key 'time_limit_s' is there twice"):
+    with pytest.raises(UserError, match=r"p.jsonl.*: .*key 'time_limit_s' is there twice"):
         run(tmp_path / "p.jsonl", write(tmp_path / "s.jsonl", SAMPLES[:1]))
 
 

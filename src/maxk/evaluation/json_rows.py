@@ -84,7 +84,7 @@ def _items(file: IO[str], path: Path, unique: bool) -> Iterator[Row]:
     try:
         items = parsed(file.read(), unique)
     except ValueError as error:
-        raise UserError(f"{path}: not JSON ({error}), or the file is cut off") from None
+        raise UserError(f"{path}: not JSON ({error})") from None
     for number, item in enumerate(items, 1):
         where = f"{path}, item {number}"
         yield Row(where, _object(where, item))
