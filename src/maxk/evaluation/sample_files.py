@@ -9,7 +9,7 @@
 | `apps` | numbers as keys, each with a list of programs (`all_codes.json`) | every program of the lists |
 
 The form is detected from the keys of the first row. A null sample has no program and is `unparseable`; any other value
-that is not text is a UserError with file, line and key. Files are streamed, so memory does not grow with their size.
+that is not text is a UserError with file, line and key. Of JSON lines, one is in memory at a time.
 """
 
 from __future__ import annotations
