@@ -75,7 +75,7 @@ def test_the_help_of_a_command_shows_its_usage(capsys: pytest.CaptureFixture[str
     [
         (["shwo"], "maxk: no command 'shwo' (did you mean 'show'?); see `maxk --help`"),
         (["grade", "a"], "maxk grade: the following arguments are required: samples; see `maxk grade --help`"),
-        (["compare", "a", "b", "--level", "95"], "maxk compare: argument --level: '95' is not between 0 and 1; see "),
+        (["compare", "a", "b", "--level", "95"], "maxk compare: argument --level: '95' is not a number above 0 and "),
     ],
 )
 def test_a_wrong_argument_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
