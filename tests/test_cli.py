@@ -24,7 +24,6 @@ def configured(seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     off = seconds.model_copy(update={"tracking": seconds.tracking.model_copy(update={"enabled": False})})
     files.write_json("results/config.json", off.model_dump(mode="json"))
-    files.write_json(off.layout.tracking, {"enabled": False})
     return off
 
 

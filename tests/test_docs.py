@@ -280,7 +280,6 @@ def inspected(tmp_path_factory: pytest.TempPathFactory) -> str:
         patch.chdir(tmp_path_factory.mktemp("inspected"))
         patch.setenv("COLUMNS", ENVIRONMENT["COLUMNS"])
         files.write_text("config.json", config.model_dump_json())
-        files.write_json(config.layout.tracking, {"enabled": False})
         for stage in ("prepare", "inspect"):
             assert cli.main([stage, "pocket-short", "--config", "config.json"]) == 0
     return printed.getvalue()

@@ -40,9 +40,9 @@ def run(args: argparse.Namespace) -> None:
     from maxk.tracking import mirror, page, server
 
     config = configuration.experiment(args.config)
-    where = files.read_json(config.layout.tracking)
-    if not where["enabled"]:
+    if not config.tracking.enabled:
         raise UserError("tracking.enabled is false: nothing was tracked; set it to true and run again")
+    where = files.read_json(config.layout.tracking)
     uri, local = server.address_of(where), f"http://127.0.0.1:{args.port}"
     server.relocate(config, uri)
     remote = server.is_server(uri)
