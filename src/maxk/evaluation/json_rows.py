@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from maxk.artifacts.json_text import parsed
+from maxk.artifacts.json_text import described, parsed
 from maxk.errors import UserError
 
 _PIECE = 1 << 16  # characters, among which an array must begin
@@ -95,7 +95,7 @@ def text(row: Row, key: str) -> str:
     """A text field of a row. Raises UserError if it is missing or contains a lone surrogate."""
     value = row.value.get(key)
     if not isinstance(value, str):
-        found = f"got {shown(value)}" if key in row.value else f"got the keys {', '.join(row.value) or 'none'}"
+        found = f"got {described(value)}" if key in row.value else f"got the keys {', '.join(row.value) or 'none'}"
         raise UserError(f"{row.where}: {key} must be text, {found}")
     return encodable(value, f"{row.where}: {key}")
 
@@ -125,14 +125,8 @@ def identifier(row: Row, *keys: str) -> str:
     if isinstance(value, str) and value.isascii():
         return value
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise UserError(f"{row.where}: {key} must be text or a whole number, got {shown(value)}")
+        raise UserError(f"{row.where}: {key} must be text or a whole number, got {described(value)}")
     return encodable(str(value), f"{row.where}: {key}")
-
-
-def shown(value: object) -> str:
-    """A value and its type, for messages."""
-    said = repr(value)
-    return "null" if value is None else f"{type(value).__name__} {said if len(said) <= 60 else said[:60] + '…'}"
 
 
 def list_of(row: Row, key: str, of: type, optional: bool = False) -> list[Any]:
@@ -141,7 +135,7 @@ def list_of(row: Row, key: str, of: type, optional: bool = False) -> list[Any]:
     if value is None and optional:
         return []
     if not isinstance(value, list) or not all(isinstance(item, of) for item in value):
-        raise UserError(f"{row.where}: {key} must be a list of {of.__name__}, got {shown(value)}")
+        raise UserError(f"{row.where}: {key} must be a list of {of.__name__}, got {described(value)}")
     return value
 
 
@@ -151,5 +145,5 @@ def number(row: Row, key: str, default: float, most: float) -> float:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most or math.isnan(value):
-        raise UserError(f"{row.where}: {key} must be a number above 0 and at most {most:.0f}, got {shown(value)}")
+        raise UserError(f"{row.where}: {key} must be a number above 0 and at most {most:.0f}, got {described(value)}")
     return value
