@@ -16,12 +16,11 @@ import select
 import signal
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
 from maxk import __version__
-from maxk.errors import UserError, missing_extra, resource_error
+from maxk.errors import UserError, missing_extra, resource_error, suggest
 
 # By what a user wants, in the order of `maxk --help`.
 COMMANDS = {
@@ -101,12 +100,6 @@ def _overview() -> str:
     return "\n".join(lines)
 
 
-def _unknown(command: str) -> str:
-    nearest = get_close_matches(command, STAGES, n=1)
-    meant = f" (did you mean {nearest[0]!r}?)" if nearest else ""
-    return f"no command {command!r}{meant}; see `maxk --help`"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns the exit status."""
     stage, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
@@ -114,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"maxk {__version__}" if stage == "--version" else _overview())
         return 0
     if stage not in STAGES:
-        print(f"maxk: {_unknown(stage)}", file=sys.stderr)
+        print(f"maxk: no command {stage!r}{suggest(stage, STAGES)}; see `maxk --help`", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, _terminate)
     _name_the_user()

@@ -185,7 +185,10 @@ def test_files_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path]) -> 
         ({"checker": 7}, "checker must be text, got int 7"),
         ({"problem_id": None}, "problem_id must be text or a whole number, got null"),
         ({"strict_lines": True}, r"p.jsonl:1: unknown key 'strict_lines' \(write \"comparison\": \"lines\""),
-        ({"time_limit": 2}, r"p.jsonl:1: unknown key 'time_limit' \(did you mean time_limit_s\?\); known: problem_id"),
+        (
+            {"time_limit": 2},
+            r"p.jsonl:1: unknown key 'time_limit' \(did you mean 'time_limit_s'\?\); known: prob",
+        ),
         ({"url": "x"}, r"p.jsonl:1: unknown key 'url' \(--ignore url if it is not needed\)"),
     ],
 )

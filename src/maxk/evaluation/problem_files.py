@@ -18,7 +18,6 @@ every verdict record which.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -31,7 +30,7 @@ from typing import Any
 from maxk.artifacts import packed_tests
 from maxk.artifacts.digests import digest_of
 from maxk.artifacts.json_text import described, parsed
-from maxk.errors import UserError
+from maxk.errors import UserError, suggest
 from maxk.evaluation import function_tests
 from maxk.evaluation.json_rows import Row, encodable, identifier, list_of, number, rows, text
 from maxk.grading import CheckerProgram, Limits, Submission, extract_program
@@ -190,9 +189,9 @@ def _refuse_lost_keys(row: Row, form: ProblemForm, ignore: Collection[str]) -> N
         return
     for key in row.value:
         if key not in _KNOWN and key not in _UNREAD and key not in ignore:
-            near = difflib.get_close_matches(key, _KNOWN, n=1)
-            hint = _FORMER.get(key) or (f"did you mean {near[0]}?" if near else f"--ignore {key} if it is not needed")
-            raise UserError(f"{row.where}: unknown key {key!r} ({hint}); known: {', '.join(_KNOWN)}")
+            former = f" ({_FORMER[key]})" if key in _FORMER else ""
+            hint = former or suggest(key, _KNOWN) or f" (--ignore {key} if it is not needed)"
+            raise UserError(f"{row.where}: unknown key {key!r}{hint}; known: {', '.join(_KNOWN)}")
 
 
 def _problem_rows(path: Path) -> Iterator[Row]:
