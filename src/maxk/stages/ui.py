@@ -22,8 +22,8 @@ from maxk.artifacts import files
 from maxk.errors import UserError
 
 SEND_EVERY_S = 10.0
-# The page on 127.0.0.1 is open to every user of the machine. MLflow's assistant runs shell commands, so it is admitted
-# in a container only. Nothing but what was tracked is served.
+# Every user of the machine can open the page on 127.0.0.1. MLflow's assistant can run shell commands, so it is allowed
+# in a container only, and the server does nothing but show what was tracked.
 _CLOSED = {
     "MLFLOW_ENABLE_ASSISTANT_SANDBOX": "true",
     "MLFLOW_ENABLE_AI_GATEWAY": "false",
