@@ -7,7 +7,6 @@ which browsers show without a script and without the network.
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import os
 import re
@@ -75,10 +74,10 @@ def _mathml(found: re.Match[str]) -> str:
 def commands() -> str:
     """Every subcommand: what its module says, and its arguments as `--help` prints them."""
     os.environ["COLUMNS"] = "100"  # argparse breaks its lines there
-    [stages] = [action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction)]
     page = ["# Command line", "", "Every stage of the pipeline is one subcommand, and one rule of the Snakefile.", ""]
-    for name, parser in stages.choices.items():
-        parser.description = None  # it is the module's docstring, which stands above it here
+    for name in cli.STAGES:
+        parser = cli.parser(name)
+        parser.description = None  # the module's docstring, which is above it here
         page += [f"## maxk {name}", "", _docstring(import_module(f"maxk.stages.{name}")), ""]
         page += ["```text", parser.format_help().rstrip(), "```", ""]
     return "\n".join(page)

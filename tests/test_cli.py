@@ -24,7 +24,6 @@ def configured(seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     off = seconds.model_copy(update={"tracking": seconds.tracking.model_copy(update={"enabled": False})})
     files.write_json("results/config.json", off.model_dump(mode="json"))
-    files.write_json(off.layout.tracking, {"enabled": False})
     return off
 
 
@@ -75,7 +74,7 @@ def test_the_help_of_a_command_shows_its_usage(capsys: pytest.CaptureFixture[str
     [
         (["shwo"], "maxk: no command 'shwo' (did you mean 'show'?); see `maxk --help`"),
         (["grade", "a"], "maxk grade: the following arguments are required: samples; see `maxk grade --help`"),
-        (["compare", "a", "b", "--level", "95"], "maxk compare: argument --level: '95' is not between 0 and 1; see "),
+        (["compare", "a", "b", "--level", "95"], "maxk compare: argument --level: '95' is not a number above 0 and "),
     ],
 )
 def test_a_wrong_argument_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,10 +88,8 @@ def test_a_wrong_argument_is_one_line(arguments: list[str], said: str, capsys: p
 
 
 def test_the_version_is_that_of_the_package(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["--version"])
+    assert cli.main(["--version"]) == 0
     cited = next(line for line in (root / "CITATION.cff").read_text().splitlines() if line.startswith("version:"))
-    assert ended.value.code == 0
     assert capsys.readouterr().out == f"maxk {cited.split()[1].strip(chr(34))}\n"
 
 

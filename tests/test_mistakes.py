@@ -40,7 +40,6 @@ class Here:
         self.content, self.patch = {**config.model_dump(mode="json"), "name": "default"}, patch
         Path("config").symlink_to(ROOT / "config")
         self.configure(tracking={"enabled": False})
-        files.write_json("results/tracking.json", {"enabled": False})
         self.jsonl("problems.jsonl", PROBLEM)
         self.jsonl("samples.jsonl", SAMPLE)
 

@@ -85,7 +85,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
         }
     )
     files.write_json(made.layout.config, made.model_dump(mode="json"))
-    files.write_json(made.layout.tracking, {"enabled": False})
     write_problems(made)
     write_policy(made)
     for shard in range(SHARDS):

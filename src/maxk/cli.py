@@ -3,8 +3,8 @@
     maxk score base --config results/config.json
 
 A user error, or a machine without disk space or memory left, is one line on stderr and exit status 2; any other
-exception keeps its traceback. Heavy libraries are imported by the stages that need them, after the arguments are
-parsed, so that `maxk --help` is instant.
+exception keeps its traceback. Only the module of the given subcommand is imported, and heavy libraries by its `run`,
+after the arguments are parsed.
 """
 
 from __future__ import annotations
@@ -15,26 +15,50 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
 from maxk import __version__
-from maxk.errors import UserError, missing_extra, resource_error
+from maxk.errors import UserError, missing_extra, resource_error, suggest
 
 # By what a user wants, in the order of `maxk --help`.
-GROUPS = {
-    "before a run": ("doctor", "plan"),
-    "after a run": ("show", "ui", "inspect", "power", "push", "clean"),
-    "evaluate a model": ("evaluate",),
-    "without the pipeline": ("grade", "compare", "select"),
-    "stages of the pipeline (run by Snakemake)": (
-        *("configure", "prepare", "base", "train", "sample", "verify", "score"),
-        *("table", "figure", "summary", "report", "experiment", "finalize"),
-    ),
+COMMANDS = {
+    "before a run": {
+        "doctor": "check what works on this machine, and how to fix the rest",
+        "plan": "estimate jobs, GPU time, samples, test runs and disk of an experiment",
+    },
+    "after a run": {
+        "show": "print a table in the terminal",
+        "ui": "show the MLflow page of an experiment",
+        "inspect": "report on a prepared dataset",
+        "power": "problems and seeds that a difference between two methods needs",
+        "push": "upload a trained policy with a model card made from its scores",
+        "clean": "show or free the disk space of an experiment",
+    },
+    "evaluate a model": {"evaluate": "max@k and pass@k of a model, at one or several temperatures"},
+    "without the pipeline": {
+        "grade": "grade samples against problems, in maxk's own form or another tool's",
+        "compare": "compare systems: intervals, paired tests, crossing k",
+        "select": "Best-of-N with visible tests, a vote or a score; diversity",
+    },
+    "stages of the pipeline (run by Snakemake)": {
+        "configure": "write the resolved configuration and start the tracking",
+        "prepare": "convert a dataset to problems",
+        "base": "make the base policy",
+        "train": "train a policy with an objective",
+        "sample": "sample completions from a policy",
+        "verify": "grade a policy's samples",
+        "score": "samples and verdicts → max@k and pass@k of every problem",
+        "table": "write tables from scores",
+        "figure": "draw figures from scores",
+        "summary": "write one page on a run",
+        "report": "write the HTML report of a run",
+        "experiment": "write the table and figure of an experiment",
+        "finalize": "send all events to MLflow and end the experiment's run",
+    },
 }
-STAGES = tuple(stage for group in GROUPS.values() for stage in group)
+STAGES = tuple(stage for group in COMMANDS.values() for stage in group)
 
 # Extras by library; what is not here is in `pipeline`.
 _EXTRA_OF_LIBRARY = {
@@ -49,100 +73,69 @@ _EXTRA_OF_LIBRARY = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports a wrong argument in one line, without the usage; its subparsers do, too."""
+    """Reports a wrong argument in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
 
 
-def parser(stages: Sequence[str] = STAGES) -> argparse.ArgumentParser:
-    """The parser of some subcommands, by default of all."""
-    top = _Parser(prog="maxk", formatter_class=argparse.RawDescriptionHelpFormatter, add_help=False)
-    top.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
-    top.add_argument("--version", action="version", version=f"maxk {__version__}", help=argparse.SUPPRESS)
-    subparsers = top.add_subparsers(dest="stage", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
-    for stage in stages:
-        try:
-            module = import_module(f"maxk.stages.{stage}")
-        except ModuleNotFoundError as error:
-            _register_unavailable(subparsers, stage, _without_library(error))
-        else:
-            module.register_parser(subparsers)
-    for stage, subparser in subparsers.choices.items():
-        has = {action.dest for action in subparser._actions}
-        if stage not in GROUPS["without the pipeline"] and not has & {"config", "arguments"}:
-            subparser.add_argument("--config", default="results/config.json", help="the resolved configuration")
-    top.usage = "maxk COMMAND …"  # only now: subparsers take theirs from it
-    if stages == STAGES:
-        top.description = _overview({action.dest: action.help or "" for action in subparsers._choices_actions})
-    return top
+def parser(stage: str) -> argparse.ArgumentParser:
+    """The parser of a subcommand. Raises ModuleNotFoundError if its extra is not installed."""
+    module = import_module(f"maxk.stages.{stage}")
+    found = _Parser(f"maxk {stage}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.set_defaults(run=module.run)
+    if hasattr(module, "add_arguments"):
+        module.add_arguments(found)
+    declared = {action.dest for action in found._actions}
+    if stage not in COMMANDS["without the pipeline"] and "config" not in declared:
+        found.add_argument("--config", default="results/config.json", help="the resolved configuration")
+    return found
 
 
-def _without_library(error: ModuleNotFoundError) -> UserError:
-    """What to install for a library that could not be imported. Raises `error` again if the module is our own."""
-    library = (error.name or "maxk").partition(".")[0]
-    if library == "maxk":
-        raise error
-    extra = _EXTRA_OF_LIBRARY.get(library, "pipeline")
-    return UserError(missing_extra(extra, library))
-
-
-def _register_unavailable(subparsers: Any, stage: str, reason: UserError) -> None:
-    """A subcommand that takes any arguments and reports why it cannot run."""
-
-    def run(_: argparse.Namespace) -> int:
-        raise reason
-
-    # No argument starts with NUL, so that all of them, options too, are positional.
-    parser = subparsers.add_parser(stage, help="(its extra is not installed)", add_help=False, prefix_chars="\0")
-    parser.add_argument("arguments", nargs="*")
-    parser.set_defaults(run=run)
-
-
-def _overview(helps: Mapping[str, str]) -> str:
+def _overview() -> str:
     """All subcommands with their one-line help, by group."""
-    lines = ["max@k training, evaluation and grading. `maxk COMMAND --help` explains a command."]
-    for group, stages in GROUPS.items():
-        lines += ["", f"{group}:", *(f"  {stage:11} {helps[stage]}" for stage in stages)]
+    lines = ["usage: maxk COMMAND …", "", "max@k training, evaluation and grading. `maxk COMMAND --help` explains one."]
+    for group, commands in COMMANDS.items():
+        lines += ["", f"{group}:", *(f"  {stage:11} {what}" for stage, what in commands.items())]
     return "\n".join(lines)
-
-
-def _unknown(command: str) -> str:
-    nearest = get_close_matches(command, STAGES, n=1)
-    meant = f" (did you mean {nearest[0]!r}?)" if nearest else ""
-    return f"no command {command!r}{meant}; see `maxk --help`"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns the exit status."""
-    given = sys.argv[1:] if argv is None else argv
-    if given and not given[0].startswith("-") and given[0] not in STAGES:
-        print(f"maxk: {_unknown(given[0])}", file=sys.stderr)
+    stage, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if stage in ("-h", "--help", "--version"):
+        print(f"maxk {__version__}" if stage == "--version" else _overview())
+        return 0
+    if stage not in STAGES:
+        print(f"maxk: no command {stage!r}{suggest(stage, STAGES)}; see `maxk --help`", file=sys.stderr)
         return 2
-    # The other subcommands import what this one may not need: building the schema of a config takes seconds.
-    args = parser(given[:1] if given and given[0] in STAGES else STAGES).parse_args(given)
     signal.signal(signal.SIGTERM, _terminate)
     _name_the_user()
     try:
+        args = parser(stage).parse_args(arguments)
         status = args.run(args)
         sys.stdout.flush()
-    except UserError as error:
-        print(f"maxk {args.stage}: {error}", file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as error:
-        print(f"maxk {args.stage}: {_without_library(error)}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
-        print(f"maxk {args.stage}: interrupted", file=sys.stderr)
+        print(f"maxk {stage}: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _reader_is_gone():
             return 128 + signal.SIGPIPE
-        if (words := resource_error(error)) is None:
+        if (reason := _reason(error)) is None:
             raise
-        print(f"maxk {args.stage}: {words}", file=sys.stderr)
+        print(f"maxk {stage}: {reason}", file=sys.stderr)
         return 2
     return int(status or 0)
+
+
+def _reason(error: Exception) -> str | None:
+    """One line on an error that the user can fix; None for any other."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError):
+        library = (error.name or "maxk").partition(".")[0]
+        return None if library == "maxk" else missing_extra(_EXTRA_OF_LIBRARY.get(library, "pipeline"), library)
+    return resource_error(error)
 
 
 def _name_the_user() -> None:

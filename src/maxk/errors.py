@@ -8,6 +8,8 @@ keeps its traceback.
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 _AGAIN = "and run again: finished work is kept"
 _DISK = f"the disk is full; free some space {_AGAIN}"
@@ -48,6 +50,12 @@ class UserError(Exception):
 def missing_extra(extra: str, library: str) -> str:
     """One line for a library that is not installed: the extra that holds it, and how to install that."""
     return f"needs the extra `{extra}` (no module {library!r}): pip install 'maxk[{extra}]'"
+
+
+def suggest(got: str, known: Iterable[str]) -> str:
+    """The end of a message on an unknown name: the nearest known one, if one is near."""
+    nearest = get_close_matches(got, list(known), n=1)
+    return f" (did you mean {nearest[0]!r}?)" if nearest else ""
 
 
 def resource_error(error: BaseException) -> str | None:

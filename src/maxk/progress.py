@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from tqdm import tqdm
@@ -14,12 +14,12 @@ LINE_EVERY_S = 10.0
 _LINE = "{desc}: {n_fmt}/{total_fmt} in {elapsed}, about {remaining} left{postfix}"
 
 
-def track(items: Iterable[T], total: int, label: str, status: Callable[[], str] = str) -> Iterator[T]:
-    """Yields `items` and reports progress on stderr; `status()` may add a few words, such as the current reward."""
+def track(items: Iterable[T], total: int, label: str) -> Iterator[T]:
+    """Yields `items` and reports progress on stderr."""
     with Progress(total, label) as progress:
         for item in items:
             yield item
-            progress.advance(status=status())
+            progress.advance()
 
 
 class Progress(tqdm):  # type: ignore[misc]  # tqdm has no types
@@ -31,7 +31,7 @@ class Progress(tqdm):  # type: ignore[misc]  # tqdm has no types
         super().__init__(total=total, desc=label, initial=done, file=sys.stderr, **shown)
 
     def advance(self, count: int = 1, status: str = "") -> None:
-        """Adds `count` completed items."""
+        """Adds `count` completed items; `status` is a few words, such as the current reward."""
         self.set_postfix_str(status, refresh=False)
         self.update(count)
 

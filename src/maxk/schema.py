@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 
 def _no_flag(value: Any) -> Any:
@@ -22,7 +23,21 @@ StopString = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
+class UnknownKey(NamedTuple):
+    """Stands for the value of a key that a section does not have, so that pydantic's error knows those that it has."""
+
+    allowed: list[str]
+
+
 class Section(BaseModel):
     """A part of the configuration: immutable, and no key beyond those named."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mark_unknown(cls, content: Any) -> Any:
+        if not isinstance(content, Mapping):
+            return content
+        allowed = list(cls.model_fields)
+        return {key: value if key in allowed else UnknownKey(allowed) for key, value in content.items()}

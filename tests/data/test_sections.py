@@ -96,7 +96,6 @@ def test_a_failed_preparation_is_one_line_and_writes_nothing(
     }
     config = configuration.parse(configuration.overlay(defaults, changes))
     files.write_text("results/config.json", config.model_dump_json())
-    files.write_json(config.layout.tracking, {"enabled": False})
     before = sorted(tmp_path.rglob("*"))
     assert cli.main(["prepare", "d"]) == 2
     said = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""JSON files from elsewhere: read piece by piece, or refused by file and line."""
+"""JSON files from elsewhere: read, or refused by file and line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from maxk.errors import UserError
-from maxk.evaluation import json_rows
 from maxk.evaluation.json_rows import rows
 
 OBJECTS: list[dict[str, Any]] = [{"a": 1, "text": 'quotes " and ], [ {'}, {}, {"b": [{"c": None}], "é": "\u2028"}]
@@ -41,26 +38,6 @@ def test_arrays_and_lines_plain_or_gzipped(tmp_path: Path, indent: int | None, z
     assert found[2].where == f"{tmp_path}/f.json, item 3"
 
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(
-    st.lists(st.dictionaries(st.text(), VALUES, max_size=4), max_size=6), st.integers(1, 40), st.sampled_from([None, 1])
-)
-@settings(max_examples=100)
-def test_any_cut_of_an_array_reads_the_same(
-    tmp_path_factory: pytest.TempPathFactory, values: list[dict[str, Any]], piece: int, indent: int | None
-) -> None:
-    path = written(tmp_path_factory.mktemp("cuts"), json.dumps(values, indent=indent))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_rows, "_PIECE", piece)
-        assert [row.value for row in rows(path)] == values
-
-
 def test_integers_beyond_pythons_limit_are_kept_as_text(tmp_path: Path) -> None:
     digits = "9" * 5000
     assert [row.value for row in rows(written(tmp_path, f'{{"a": {digits}, "b": 7}}\n'))] == [{"a": digits, "b": 7}]
@@ -76,11 +53,9 @@ def test_integers_beyond_pythons_limit_are_kept_as_text(tmp_path: Path) -> None:
         (b'{"a": "\xff"}\n', r"f\.jsonl: not UTF-8 .*; convert it"),
         ('{"a": 1}\n'.encode("utf-16"), r"f\.jsonl: not UTF-8"),
         (b'[{"a": 1}, 2]', r"f\.jsonl, item 2: expected a JSON object, got int"),
-        (b'[{"a": 1} {"a": 2}]', r"f\.jsonl, item 1: expected a comma or the end of the array behind it, got"),
-        (b'[{"a": 1}, {"a"', r"f\.jsonl, item 2: not JSON \(.*\), or the file is cut off"),
-        (b'[{"a": 1}, {"a": tru, ' + b" " * 100 + b"}]", r"f\.jsonl, item 2: not JSON"),
-        (b'[{"a":' + b"[" * 100_000, r"f\.jsonl, item 1: not JSON \(nested too deeply\)"),
-        (b'[{"a": 1}', r"f\.jsonl, item 1: expected a comma or the end"),
+        (b'[{"a": 1} {"a": 2}]', r"f\.jsonl: not JSON \(Expecting ',' delimiter.*\)"),
+        (b'[{"a": 1}, {"a"', r"f\.jsonl: not JSON \(.*\)"),
+        (b'[{"a":' + b"[" * 100_000, r"f\.jsonl: not JSON \(nested too deeply\)"),
         (gzip.compress(b'{"a": 1}\n' * 99, mtime=0)[:-9], r"f\.jsonl: a damaged gzip file"),
         (b"\x1f\x8bno gzip", r"f\.jsonl: (cannot be read|a damaged)"),
     ],
@@ -97,11 +72,9 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
             list(rows(tmp_path / name))
 
 
-@pytest.mark.parametrize("form", ["lines", "array"])
-def test_memory_does_not_grow_with_the_file(tmp_path: Path, form: str) -> None:
+def test_memory_does_not_grow_with_the_number_of_lines(tmp_path: Path) -> None:
     row = json.dumps({"task_id": "a", "solution": "x" * 1000})
-    content = f"[{', '.join([row] * 20_000)}]" if form == "array" else f"{row}\n" * 20_000
-    path = written(tmp_path, content)
+    path = written(tmp_path, f"{row}\n" * 20_000)
     tracemalloc.start()
     try:
         assert sum(1 for _ in rows(path)) == 20_000

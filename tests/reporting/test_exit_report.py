@@ -1,4 +1,4 @@
-"""What a run prints last: the result in a table and a sentence, and what to open; or why it failed."""
+"""What a run prints last: the result in a table and a sentence, and what to open."""
 
 from __future__ import annotations
 
@@ -86,24 +86,3 @@ def test_a_run_that_made_no_tables_names_the_folder(
 ) -> None:
     exit_report.success(experiment().config)
     assert capsys.readouterr().err == "maxk: done; open results/\n"
-
-
-# ------------------------------------------------------------------------------------------------------------- failure
-def test_a_failed_run_ends_with_the_reason_of_every_failed_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Lines as Snakemake 9 logs a failed job."""
-    monkeypatch.chdir(tmp_path)
-    Path("a.log").write_text("starting\nmaxk train: grpo: no memory left\n\n")
-    Path("b.log").write_text("")
-    Path("snakemake.log").write_text(
-        "rule train:\n    log: ok.log\nError in rule train:\n    log: a.log (check log file(s) for error details)\n"
-        "Error in rule base:\n    log: b.log (check log file(s) for error details)\n"
-    )
-    exit_report.failure(["snakemake.log", "absent.log"])
-    assert capsys.readouterr().err.splitlines() == [
-        "maxk: failed: maxk train: grpo: no memory left (a.log)",
-        f"maxk: {exit_report.KEPT}",
-    ]
-    exit_report.failure(["absent.log"])
-    assert capsys.readouterr().err.splitlines()[0] == "maxk: failed: see above"

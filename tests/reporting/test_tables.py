@@ -316,7 +316,6 @@ def test_show_without_a_name_lists_the_tables(small: Experiment, capsys: pytest.
 
 
 def test_the_command_writes_what_is_named_or_nothing(small: Experiment) -> None:
-    files.write_json(small.config.layout.tracking, {"enabled": False})
 
     def run(*names: str) -> None:
         stage.run(argparse.Namespace(names=names, config=small.config.layout.config))
@@ -333,7 +332,6 @@ def test_the_command_writes_what_is_named_or_nothing(small: Experiment) -> None:
 def test_what_takes_long_at_the_paper_s_size_says_how_far_it_is(
     small: Experiment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files.write_json(small.config.layout.tracking, {"enabled": False})
     monkeypatch.setattr("maxk.progress.LINE_EVERY_S", 0.0)
     estimates._differences.cache_clear()
     stage.run(argparse.Namespace(names=["all"], config=small.config.layout.config))

@@ -18,7 +18,6 @@ TRAINING = Training(datasets=("any",), prompts_per_step=4, per_device_batch_size
 def test_shipped_files(root: Path) -> None:
     ddp, fsdp2, zero3 = (read(str(root / f"config/accelerate/{name}.yaml")) for name in ("ddp", "fsdp2", "zero3"))
     assert (ddp.shards, fsdp2.shards, zero3.shards) == (False, True, True)
-    assert (ddp.read_once, fsdp2.read_once, zero3.read_once) == (False, False, True)
     require_sound(TRAINING.model_copy(update={"accelerate": str(root / "config/accelerate/fsdp2.yaml")}), 2)
 
 

@@ -23,7 +23,7 @@ onsuccess:
 
 onerror:
     shell("python -m maxk finalize --failed --config {OUT.config:q}")
-    exit_report.failure(log)
+    exit_report.failure()
 
 
 rule prepare:

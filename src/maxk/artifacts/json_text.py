@@ -26,9 +26,15 @@ def parsed(text: str, unique: bool = False) -> Any:
     except json.JSONDecodeError:
         raise
     except ValueError:  # perhaps Python's limit on digits
-        return DECODERS[unique].decode(text)
+        return _ANY_LENGTH[unique].decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def described(value: object) -> str:
+    """A value with its type, shortened, for messages; `null` for None, as in the file."""
+    text = repr(value)
+    return "null" if value is None else f"{type(value).__name__} {text if len(text) <= 60 else text[:60] + '…'}"
 
 
 def _integer(digits: str) -> int | str:
@@ -49,7 +55,7 @@ def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _PLAIN, _UNIQUE = json.JSONDecoder(), json.JSONDecoder(object_pairs_hook=_with_unique_keys)
 # typeshed declares the scanner as its own argument type.
 _SCANNERS: dict[bool, Any] = {False: make_scanner(_PLAIN), True: make_scanner(_UNIQUE)}  # type: ignore[arg-type]
-DECODERS = {  # slower, for integers of any length
+_ANY_LENGTH = {  # slower, for integers of any length
     False: json.JSONDecoder(parse_int=_integer),
     True: json.JSONDecoder(parse_int=_integer, object_pairs_hook=_with_unique_keys),
 }

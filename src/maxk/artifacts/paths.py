@@ -88,7 +88,7 @@ class Layout:
         return f"{self.root}/drawn/{policy}/{digest}"
 
     def measured(self, policy: str, digest: str) -> str:
-        """Folder of the entropies of what is drawn (a journal)."""
+        """Folder of the entropies of these completions (a journal)."""
         return f"{self.drawn(policy, digest)}/entropy"
 
     def prompts(self, policy: str, dataset: str, shard: int | str) -> str:

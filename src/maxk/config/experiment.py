@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from maxk.artifacts.paths import BASE, Layout, policy_name, trained
 from maxk.config.base import Base, PretrainedBase
-from maxk.config.messages import explain, suggest, together
+from maxk.config.messages import explain, together
 from maxk.config.objectives import AnyObjective, Experiment, Objective
 from maxk.config.report import Report, Tracking
 from maxk.config.sampling import Sampling
@@ -20,7 +20,7 @@ from maxk.config.training import Training
 from maxk.config.verification import Verification
 from maxk.data import Dataset
 from maxk.data.prompts import Prompt
-from maxk.errors import UserError
+from maxk.errors import UserError, suggest
 from maxk.schema import Name, Section, Seed
 
 BASE_LABEL = "Base model"
@@ -179,7 +179,7 @@ class Config(Section):
         try:
             training = self.training_of(name)
         except ValidationError as error:
-            yield "; ".join(explain(item, Training, prefix=f"{where}.training.") for item in error.errors())
+            yield "; ".join(explain(item, prefix=f"{where}.training.") for item in error.errors())
             return
         if 0 < self.gpus < training.processes_per_node:
             yield (

@@ -74,7 +74,7 @@ def parse(content: Mapping[str, Any]) -> Config:
     try:
         return Config.model_validate(content)
     except ValidationError as error:
-        faults = "; ".join(explain(item, Config) for item in _causes(error.errors()))
+        faults = "; ".join(explain(item) for item in _causes(error.errors()))
         raise UserError(f"config: {faults}") from None
 
 

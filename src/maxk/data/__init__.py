@@ -10,7 +10,6 @@ known by that name (`maxk.data.sections`); a class elsewhere is named by its imp
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 import sys
@@ -26,7 +25,7 @@ from maxk.data import hub
 from maxk.data.candidates import Funnel
 from maxk.data.filters import MAX_TEST_BYTES, Validate, complete, largest_test
 from maxk.data.sections import SOURCES, Benchmark, DatasetSection, GeneratedDataset, HubCopy, TokenLimit
-from maxk.errors import UserError
+from maxk.errors import UserError, suggest
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -44,10 +43,9 @@ def _by_source(value: Any, registered: ValidatorFunctionWrapHandler) -> Any:
         return registered(value)
     if ":" in source:
         return _validated(_imported(source), value)
-    near = difflib.get_close_matches(source, SOURCES, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
     raise ValueError(
-        f"source={source!r} is unknown{hint}; known: {', '.join(SOURCES)}, and import paths `package.module:Class`"
+        f"source={source!r} is unknown{suggest(source, SOURCES)}; known: {', '.join(SOURCES)}, and import paths "
+        "`package.module:Class`"
     )
 
 

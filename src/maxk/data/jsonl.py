@@ -8,7 +8,6 @@ Tests are stdin/stdout pairs, or function calls, which become stdin/stdout tests
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from maxk.data.hub import Layouts
 from maxk.data.rows import OURS, LazyRow, Text
 from maxk.data.sections import Benchmark, CheckSolutions
 from maxk.data.testcases import unix
+from maxk.errors import suggest
 
 SUFFIXES = ("jsonl*", "arrow", "parquet", "json*")  # in a `datasets` folder, json files hold no rows
 
@@ -134,9 +134,8 @@ class JsonlDataset(Benchmark):
         known = [key for key in Row.__annotations__ if key not in OURS]
         for key in lazy.columns:
             if key not in known and key not in self.ignore:
-                near = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else "name it in `ignore` if it is not needed"
-                raise lazy.fault(f"unknown key {key!r} ({hint}); known: {', '.join(known)}")
+                hint = suggest(key, known) or " (name it in `ignore` if it is not needed)"
+                raise lazy.fault(f"unknown key {key!r}{hint}; known: {', '.join(known)}")
         return row
 
 

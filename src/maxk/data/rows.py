@@ -30,7 +30,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from maxk.artifacts.json_text import parsed
+from maxk.artifacts.json_text import described, parsed
 from maxk.data import hub
 from maxk.data.hub import Layouts, Place
 from maxk.errors import UserError
@@ -170,14 +170,6 @@ def explain(column: str, error: ErrorDetails) -> str:
 def _renamed(name: str, found: Any) -> str:
     near = difflib.get_close_matches(name, [key for key in found if isinstance(key, str)], n=1)
     return f" (renamed to {near[0]!r}?)" if near else ""
-
-
-def described(value: Any) -> str:
-    """A value with its type, shortened; `null` for None, as in the file."""
-    if value is None:
-        return "null"
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '…'}"
 
 
 # -------------------------------------------------------------------------------------------------------------- files

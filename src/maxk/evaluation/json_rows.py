@@ -1,8 +1,8 @@
 """Reads the objects of an external JSON file one at a time, each with its location for error messages.
 
-Reads JSON lines and JSON arrays of objects, plain or gzipped, with or without a byte order mark. Only one line or array
-item is held in memory. Unreadable input is a UserError that names the file and the line (or array item). Standard
-library only.
+Reads JSON lines, of which one is in memory at a time, and JSON arrays of objects, which are read whole; plain or
+gzipped, with or without a byte order mark. Unreadable input is a UserError that names the file and the line (or array
+item). Standard library only.
 
     for row in rows(Path("samples.jsonl")):
         row.where, row.value    # "samples.jsonl:1", {"task_id": …}
@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
 import math
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from maxk.artifacts.json_text import DECODERS, parsed
+from maxk.artifacts.json_text import described, parsed
 from maxk.errors import UserError
 
-_PIECE = 1 << 16  # characters read at first; doubled while an item is longer
-_LONGEST_WORD = 16  # an error this close to the end of the text may come from cutting it there
+_PIECE = 1 << 16  # characters, among which an array must begin
 
 
 class Row(NamedTuple):
@@ -39,7 +37,7 @@ def rows(path: Path, unique: bool = False) -> Iterator[Row]:
     unique: refuse objects with duplicate keys, of which JSON readers keep only the last.
     """
     with _opened(path) as file:
-        is_array = _next("", file).startswith("[")
+        is_array = file.read(_PIECE).lstrip().startswith("[")
         file.seek(0)
         yield from _items(file, path, unique) if is_array else _lines(file, path, unique)
 
@@ -82,48 +80,14 @@ def _object(where: str, value: Any) -> dict[str, Any]:
     return value
 
 
-# ------------------------------------------------------------------------------------------------------ arrays
 def _items(file: IO[str], path: Path, unique: bool) -> Iterator[Row]:
-    """Items of an array; holds little more than the text of one."""
-    text = _next(_next("", file)[1:], file)
-    number = 0
-    while not text.startswith("]"):
-        number += 1
+    try:
+        items = parsed(file.read(), unique)
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON ({error})") from None
+    for number, item in enumerate(items, 1):
         where = f"{path}, item {number}"
-        value, text = _item(text, file, where, DECODERS[unique])
-        yield Row(where, _object(where, value))
-        text = _next(text, file)
-        if text.startswith(","):
-            text = _next(text[1:], file)
-        elif not text.startswith("]"):
-            raise UserError(f"{where}: expected a comma or the end of the array behind it, got {text[:20]!r}")
-
-
-def _next(text: str, file: IO[str]) -> str:
-    """The text from its next non-space character on; reads more of the file if there is none."""
-    while not (text := text.lstrip()) and (more := file.read(_PIECE)):
-        text = more
-    return text
-
-
-def _item(text: str, file: IO[str], where: str, decoder: json.JSONDecoder) -> tuple[Any, str]:
-    """The value at the start of the text, and the text after it."""
-    size = _PIECE
-    while True:
-        try:
-            value, end = decoder.raw_decode(text)
-        except RecursionError:
-            raise UserError(f"{where}: not JSON (nested too deeply)") from None
-        except json.JSONDecodeError as error:
-            cut_off = error.msg.startswith("Unterminated string") or error.pos > len(text) - _LONGEST_WORD
-            more = file.read(size) if cut_off else ""
-            if not more:
-                raise UserError(f"{where}: not JSON ({error.msg}), or the file is cut off") from None
-            text, size = text + more, 2 * size
-        except ValueError as error:
-            raise UserError(f"{where}: {error}") from None
-        else:
-            return value, text[end:]
+        yield Row(where, _object(where, item))
 
 
 # ------------------------------------------------------------------------------------------------------ fields
@@ -131,7 +95,7 @@ def text(row: Row, key: str) -> str:
     """A text field of a row. Raises UserError if it is missing or contains a lone surrogate."""
     value = row.value.get(key)
     if not isinstance(value, str):
-        found = f"got {shown(value)}" if key in row.value else f"got the keys {', '.join(row.value) or 'none'}"
+        found = f"got {described(value)}" if key in row.value else f"got the keys {', '.join(row.value) or 'none'}"
         raise UserError(f"{row.where}: {key} must be text, {found}")
     return encodable(value, f"{row.where}: {key}")
 
@@ -161,14 +125,8 @@ def identifier(row: Row, *keys: str) -> str:
     if isinstance(value, str) and value.isascii():
         return value
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise UserError(f"{row.where}: {key} must be text or a whole number, got {shown(value)}")
+        raise UserError(f"{row.where}: {key} must be text or a whole number, got {described(value)}")
     return encodable(str(value), f"{row.where}: {key}")
-
-
-def shown(value: object) -> str:
-    """A value and its type, for messages."""
-    said = repr(value)
-    return "null" if value is None else f"{type(value).__name__} {said if len(said) <= 60 else said[:60] + '…'}"
 
 
 def list_of(row: Row, key: str, of: type, optional: bool = False) -> list[Any]:
@@ -177,7 +135,7 @@ def list_of(row: Row, key: str, of: type, optional: bool = False) -> list[Any]:
     if value is None and optional:
         return []
     if not isinstance(value, list) or not all(isinstance(item, of) for item in value):
-        raise UserError(f"{row.where}: {key} must be a list of {of.__name__}, got {shown(value)}")
+        raise UserError(f"{row.where}: {key} must be a list of {of.__name__}, got {described(value)}")
     return value
 
 
@@ -187,5 +145,5 @@ def number(row: Row, key: str, default: float, most: float) -> float:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most or math.isnan(value):
-        raise UserError(f"{row.where}: {key} must be a number above 0 and at most {most:.0f}, got {shown(value)}")
+        raise UserError(f"{row.where}: {key} must be a number above 0 and at most {most:.0f}, got {described(value)}")
     return value

@@ -18,7 +18,6 @@ every verdict record which.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -30,10 +29,10 @@ from typing import Any
 
 from maxk.artifacts import packed_tests
 from maxk.artifacts.digests import digest_of
-from maxk.artifacts.json_text import parsed
-from maxk.errors import UserError
+from maxk.artifacts.json_text import described, parsed
+from maxk.errors import UserError, suggest
 from maxk.evaluation import function_tests
-from maxk.evaluation.json_rows import Row, encodable, identifier, list_of, number, rows, shown, text
+from maxk.evaluation.json_rows import Row, encodable, identifier, list_of, number, rows, text
 from maxk.grading import CheckerProgram, Limits, Submission, extract_program
 from maxk.grading.comparison import LINES, RULES, TOKENS
 from maxk.grading.inputs import read_tests
@@ -190,9 +189,9 @@ def _refuse_lost_keys(row: Row, form: ProblemForm, ignore: Collection[str]) -> N
         return
     for key in row.value:
         if key not in _KNOWN and key not in _UNREAD and key not in ignore:
-            near = difflib.get_close_matches(key, _KNOWN, n=1)
-            hint = _FORMER.get(key) or (f"did you mean {near[0]}?" if near else f"--ignore {key} if it is not needed")
-            raise UserError(f"{row.where}: unknown key {key!r} ({hint}); known: {', '.join(_KNOWN)}")
+            former = f" ({_FORMER[key]})" if key in _FORMER else ""
+            hint = former or suggest(key, _KNOWN) or f" (--ignore {key} if it is not needed)"
+            raise UserError(f"{row.where}: unknown key {key!r}{hint}; known: {', '.join(_KNOWN)}")
 
 
 def _problem_rows(path: Path) -> Iterator[Row]:
@@ -257,7 +256,7 @@ def _own(row: Row, problem_id: str, limits: Limits) -> Task:
     if comparison is None:
         comparison = Submission._field_defaults["comparison"]
     if comparison not in RULES:
-        raise UserError(f"{row.where}: comparison must be one of {', '.join(RULES)}, got {shown(comparison)}")
+        raise UserError(f"{row.where}: comparison must be one of {', '.join(RULES)}, got {described(comparison)}")
     memory = number(row, "memory_limit_mb", limits.memory_mb, LARGEST_MB)
     own = replace(limits, cpu_s=number(row, "time_limit_s", limits.cpu_s, LONGEST_S), memory_mb=math.ceil(memory))
     checker = CheckerProgram(text(row, "checker")) if row.value.get("checker") is not None else None
@@ -274,7 +273,7 @@ def _asserted(problem_id: str, codes: Sequence[str], limits: Limits, **of: Any) 
 def _humaneval(row: Row, problem_id: str, limits: Limits) -> Task:
     entry = text(row, "entry_point")
     if not entry.isidentifier():
-        raise UserError(f"{row.where}: entry_point must be a name, got {shown(entry)}")
+        raise UserError(f"{row.where}: entry_point must be a name, got {described(entry)}")
     test = f"{text(row, 'test')}\ncheck({entry})\n"
     return _asserted(problem_id, [test], limits, prompt=text(row, "prompt"), entry_point=entry)
 
@@ -300,7 +299,7 @@ def _livecodebench(row: Row, problem_id: str, limits: Limits) -> Task:
         metadata = _json(row, "metadata", row.value.get("metadata"))
         function = metadata.get("func_name") if isinstance(metadata, dict) else None
         if not isinstance(function, str):
-            raise UserError(f"{row.where}: metadata must name func_name, got {shown(metadata)}")
+            raise UserError(f"{row.where}: metadata must name func_name, got {described(metadata)}")
         tests = [_lcb_call(row, function, case) for case in cases]
         template = Submission(None, tests, limits, comparison=TOKENS)
         return Task(problem_id, template, entry_point=function, prelude=_LCB_PRELUDE, driven=True)
@@ -318,7 +317,7 @@ def _cases(row: Row, key: str) -> list[dict[str, Any]]:
             raise UserError(f"{row.where}: {key} cannot be decoded ({error}); fetch the row again") from None
     value = _json(row, key, value)
     if not isinstance(value, list) or not all(isinstance(case, dict) for case in value):
-        raise UserError(f"{row.where}: {key} must be a list of tests, got {shown(value)}")
+        raise UserError(f"{row.where}: {key} must be a list of tests, got {described(value)}")
     return value
 
 

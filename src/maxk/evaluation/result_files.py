@@ -7,14 +7,12 @@
 | `livecodebench` | JSON | question_id, code_list, graded_list and pass@1, as LiveCodeBench's `_eval_all.json` |
 | `lm-eval` | JSON lines | the rows of the samples file with `pass@1`, the fraction of their responses that passed |
 
-The file is written completely or not at all. Samples are streamed: only their offsets in a temporary file are held.
+The file is written completely or not at all.
 """
 
 from __future__ import annotations
 
 import json
-import tempfile
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -89,10 +87,8 @@ def _solution(one: Graded) -> dict[str, Any]:
 
 
 def _evalplus(file: IO[str], graded: GradedRows) -> None:
-    file.write(json.dumps({"date": datetime.now().strftime("%Y-%m-%d %H:%M"), "hash": ""})[:-1] + ', "eval": {')
-    for number, (task_id, ones) in enumerate(_grouped(graded, _evalplus_entry)):
-        file.write(f"{', ' if number else ''}{json.dumps(task_id)}: {json.dumps(list(ones))}")
-    file.write("}}\n")
+    date = datetime.now().strftime("%Y-%m-%d %H:%M")
+    json.dump({"date": date, "hash": "", "eval": _grouped(graded, _evalplus_entry)}, file)
 
 
 def _evalplus_entry(one: Graded) -> dict[str, Any]:
@@ -108,12 +104,12 @@ def _evalplus_entry(one: Graded) -> dict[str, Any]:
 
 
 def _livecodebench(file: IO[str], graded: GradedRows) -> None:
-    file.write("[")
-    for number, (question, ones) in enumerate(_grouped(graded, _code_and_grade)):
+    results = []
+    for question, ones in _grouped(graded, _code_and_grade).items():
         codes, passed = zip(*ones, strict=True)
         result = {"question_id": question, "code_list": codes, "graded_list": passed}
-        file.write((",\n" if number else "") + json.dumps({**result, "pass@1": sum(passed) / len(passed)}))
-    file.write("]\n")
+        results.append({**result, "pass@1": sum(passed) / len(passed)})
+    json.dump(results, file)
 
 
 def _code_and_grade(one: Graded) -> tuple[str | None, bool]:
@@ -128,21 +124,13 @@ def _lm_eval(file: IO[str], graded: GradedRows) -> None:
         file.write(json.dumps({**row.value, "pass@1": mean}) + "\n")
 
 
-def _grouped(graded: GradedRows, entry: Callable[[Graded], Any]) -> Iterator[tuple[str, Iterator[Any]]]:
-    """Entries by problem, in the order of first appearance, buffered in a temporary file."""
-    with tempfile.TemporaryFile("w+b") as spool:
-        places: dict[str, array[int]] = {}
-        for _, ones in graded:
-            for one in ones:
-                places.setdefault(one.sample.problem_id, array("q")).append(spool.tell())
-                spool.write(json.dumps(entry(one)).encode() + b"\n")
-        for problem_id, starts in places.items():
-            yield problem_id, (_read(spool, start) for start in starts)
-
-
-def _read(spool: IO[bytes], start: int) -> Any:
-    spool.seek(start)
-    return json.loads(spool.readline())
+def _grouped(graded: GradedRows, entry: Callable[[Graded], Any]) -> dict[str, list[Any]]:
+    """Entries by problem, in the order of first appearance."""
+    found: dict[str, list[Any]] = {}
+    for _, ones in graded:
+        for one in ones:
+            found.setdefault(one.sample.problem_id, []).append(entry(one))
+    return found
 
 
 WRITERS: dict[str, Callable[[IO[str], GradedRows], None]] = {

@@ -9,7 +9,7 @@
 | `apps` | numbers as keys, each with a list of programs (`all_codes.json`) | every program of the lists |
 
 The form is detected from the keys of the first row. A null sample has no program and is `unparseable`; any other value
-that is not text is a UserError with file, line and key. Files are streamed, so memory does not grow with their size.
+that is not text is a UserError with file, line and key. Of JSON lines, one is in memory at a time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from maxk.artifacts.json_text import described
 from maxk.errors import UserError
-from maxk.evaluation.json_rows import Row, first_given, identifier, rows, shown
+from maxk.evaluation.json_rows import Row, first_given, identifier, rows
 from maxk.evaluation.problem_files import Form, Task, detect
 from maxk.grading import extract_program
 
@@ -92,7 +93,7 @@ def _require_one_filter(row: Row, seen: set[str]) -> None:
 
 def _sample(row: Row, key: str, value: Any, problem_id: str, kind: str) -> Sample:
     if value is not None and not isinstance(value, str):
-        raise UserError(f"{row.where}: {key} must be text or null, got {shown(value)}")
+        raise UserError(f"{row.where}: {key} must be text or null, got {described(value)}")
     return Sample(row.where, problem_id, value, kind)
 
 
@@ -119,14 +120,14 @@ def _evalplus(row: Row) -> list[Sample]:
 def _livecodebench(row: Row) -> list[Sample]:
     codes = row.value["code_list"]
     if not isinstance(codes, list):
-        raise UserError(f"{row.where}: code_list must be a list of programs, got {shown(codes)}")
+        raise UserError(f"{row.where}: code_list must be a list of programs, got {described(codes)}")
     return [_sample(row, "code_list", code, identifier(row, "question_id"), PROGRAM) for code in codes]
 
 
 def _lm_eval(row: Row) -> list[Sample]:
     doc = row.value["doc"]
     if not isinstance(doc, dict) or not {"task_id", "question_id", "problem_id", "id"} & set(doc):
-        raise UserError(f"{row.where}: doc must have task_id, question_id, problem_id or id, got {shown(doc)}")
+        raise UserError(f"{row.where}: doc must have task_id, question_id, problem_id or id, got {described(doc)}")
     problem_id = identifier(Row(f"{row.where}: doc", doc), *(k for k in _IDS if k in doc))
     key = first_given(row, "filtered_resps", "resps")
     return _texts(row, key, row.value[key], problem_id, RESPONSE)

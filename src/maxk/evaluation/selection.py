@@ -40,10 +40,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxk import estimators, statistics
+from maxk.artifacts.json_text import described
 from maxk.errors import UserError
 from maxk.estimators import Floats
 from maxk.evaluation import verdict_shards
-from maxk.evaluation.json_rows import shown
 from maxk.evaluation.problem_files import ASSERTS
 from maxk.evaluation.sample_files import SampleFile
 from maxk.evaluation.verdict_files import sound_rows
@@ -164,7 +164,7 @@ def _scores(samples: SampleFile, key: str) -> Iterator[float]:
         each = value if isinstance(value, list) else [value]
         for score in each:
             if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-                raise UserError(f"{row.where}: {key} must be a number for every sample, got {shown(value)}")
+                raise UserError(f"{row.where}: {key} must be a number for every sample, got {described(value)}")
         if len(each) != len(ones):
             raise UserError(f"{row.where}: {key} has {len(each)} numbers for {len(ones)} samples")
         yield from map(float, each)

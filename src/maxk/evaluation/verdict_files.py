@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from maxk.artifacts.digests import digest_of, digest_of_text
+from maxk.artifacts.json_text import described
 from maxk.errors import UserError
-from maxk.evaluation.json_rows import Row, rows, shown
+from maxk.evaluation.json_rows import Row, rows
 from maxk.evaluation.problem_files import Problems, Task
 from maxk.evaluation.result_files import Graded
 from maxk.evaluation.sample_files import Sample, SampleFile
@@ -100,12 +101,12 @@ def _require_sound(row: Row) -> None:
     if type(row.value["problem_id"]) is not str or type(row.value["sample"]) is not int:
         raise UserError(f"{row.where}: not a verdict; sample must be a whole number and problem_id text")
     if reward is not None and (type(reward) is not float or not 0 <= reward <= 1):
-        raise UserError(f"{row.where}: reward must be a number from 0.0 to 1.0 or null, got {shown(reward)}")
+        raise UserError(f"{row.where}: reward must be a number from 0.0 to 1.0 or null, got {described(reward)}")
     outputs = row.value.get("outputs", statuses)
     if type(statuses) is not list or not statuses or not _KNOWN.issuperset(map(str, statuses)):
-        raise UserError(f"{row.where}: statuses must be a list of {', '.join(STATUSES)}, got {shown(statuses)}")
+        raise UserError(f"{row.where}: statuses must be a list of {', '.join(STATUSES)}, got {described(statuses)}")
     if type(outputs) is not list or len(outputs) != len(statuses) or not all(type(one) is str for one in outputs):
-        raise UserError(f"{row.where}: outputs must be a list of one text per test, got {shown(outputs)}")
+        raise UserError(f"{row.where}: outputs must be a list of one text per test, got {described(outputs)}")
 
 
 def sound_rows(path: Path) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from maxk.artifacts import files
+from maxk.artifacts import files, journal
 from maxk.artifacts.paths import Layout
 from maxk.config import Config
 from maxk.reporting import markdown
@@ -51,13 +51,7 @@ def policies(config: Config) -> str:
 def versions(config: Config) -> dict[str, str]:
     """Versions that the policies were made with; several where they differ."""
     paths = [Path(config.layout.policy(policy)) for policy in config.policies]
-    environments = [files.read_policy(path).environment for path in paths if path.exists()]
-    found: dict[str, list[str]] = {}
-    for environment in environments:
-        for name, version in environment.items():
-            if isinstance(version, str) and version not in found.setdefault(name, []):
-                found[name].append(version)
-    return {name: " and ".join(versions) for name, versions in found.items()}
+    return journal.common(files.read_policy(path).environment for path in paths if path.exists())
 
 
 def funnels(config: Config) -> dict[str, str]:

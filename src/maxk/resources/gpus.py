@@ -118,21 +118,15 @@ def _take(devices: dict[str, str], count: int, size: int) -> list[str]:
     queue = _open("queue")
     fcntl.flock(queue, fcntl.LOCK_EX)
     taken: list[str] = []
-    reported = False
-    while True:
-        _take_free(devices, count, size, taken)
-        if len(taken) == count:
-            os.close(queue)
-            return sorted(taken, key=list(devices).index)
-        if not reported:
-            print(f"waiting for {_amount(count, size)} of {len(devices)} GPUs; other jobs hold them", file=sys.stderr)
-            sys.stderr.flush()
-            reported = True
+    _take_free(devices, count, size, taken)
+    if len(taken) < count:
+        wanted = str(count) if size == _WHOLE else f"{size} % of {count}"
+        print(f"waiting for {wanted} of {len(devices)} GPUs; other jobs hold them", file=sys.stderr, flush=True)
+    while len(taken) < count:
         time.sleep(_POLL_S)
-
-
-def _amount(count: int, size: int) -> str:
-    return str(count) if size == _WHOLE else f"{size} % of {count}"
+        _take_free(devices, count, size, taken)
+    os.close(queue)
+    return sorted(taken, key=list(devices).index)
 
 
 def _take_free(devices: dict[str, str], count: int, size: int, taken: list[str]) -> None:

@@ -3,9 +3,9 @@
 `maxk train` replaces itself by `srun`, which runs the same command once per node (`on_nodes`), and there by `torchrun`
 or `accelerate launch`, which run it once per process (`on_this_node`).
 
-A launcher gives each process its place by variables. A pod, a notebook or a shell can still have those of another
-program. PyTorch and accelerate trust them and wait forever for processes that do not exist. A job therefore clears
-them, unless maxk itself has launched it.
+A launcher tells each process its rank through environment variables. A pod, a notebook or a shell may still hold those
+of another program. PyTorch and accelerate trust them and wait forever for processes that do not exist. A job therefore
+clears them, unless maxk itself launched it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from maxk import config as configuration
 from maxk import progress, tracking
@@ -14,11 +13,6 @@ from maxk.artifacts.records import Policy
 from maxk.config import Config, HubBase, PretrainedBase
 from maxk.data import hub, prompts
 from maxk.errors import UserError
-
-
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("base", help="make the base policy")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -16,7 +16,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from rich.filesize import decimal
 
@@ -40,12 +39,10 @@ KINDS = {
 }
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("clean", help="show or free the disk space of an experiment")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"{', '.join(KINDS)}; without one, all are shown")
     parser.add_argument("--config", help="the experiment's config file; by default the default experiment")
     parser.add_argument("--yes", action="store_true", help="remove the named kinds")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -30,20 +30,21 @@ from maxk.stages import grade
 _PICTURES = (".png", ".pdf")
 
 
-def register_parser(subparsers: Any) -> None:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "compare", help="compare systems: intervals, paired tests, crossing k", description=__doc__
-    )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("systems", nargs="+", metavar="[NAME=]FILE[,FILE…]", help="two or more systems")
-    parser.add_argument("--k", type=grade.numbers, help="values of k, comma-separated (default: 1, 2, 4, … and n)")
-    parser.add_argument("--level", type=level, default=0.95, help="level of the intervals (default: %(default)s)")
-    parser.add_argument("--markdown", type=Path, help="write the tables to this file instead of printing them")
-    parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the curves, as .png or .pdf")
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """How results are read and reported, for every subcommand that does so."""
+    parser.add_argument("--k", type=grade.numbers, help="values of k, comma-separated (default: 1, 2, 4, … and n)")
+    parser.add_argument(
+        "--level", type=grade.up_to(0.9999, float), default=0.95, help="level of the intervals (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--problems", type=Path, help="problems, needed to grade a file of samples")
     grade.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -60,11 +61,8 @@ def run(args: argparse.Namespace) -> None:
     if args.plot:
         report.draw(found, str(args.plot))
     if args.json:
-        write(args.json, json.dumps(finite(found.content()), indent=2, ensure_ascii=False) + "\n")
-    if args.markdown:
-        write(args.markdown, report.to_markdown(found))
-    else:
-        print(report.to_markdown(found), end="")
+        write_json(args.json, found.content())
+    print(report.to_markdown(found), end="")
 
 
 class Reader:
@@ -118,29 +116,18 @@ def require_picture(path: Path | None) -> None:
         raise UserError(f"--plot: expected a name that ends in {' or '.join(_PICTURES)}, got {path}")
 
 
-def finite(value: Any) -> Any:
-    """Replaces NaN and infinity, which JSON lacks, by null."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def write(path: Path, text: str) -> None:
+def write_json(path: Path, content: Any) -> None:
     """Writes a file named on the command line. (`maxk.artifacts.files` needs pyarrow, which `maxk[grade]` lacks.)"""
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(json.dumps(_finite(content), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def level(text: str) -> float:
-    """Parses a confidence level, for argparse."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1")
-    return value
+def _finite(value: Any) -> Any:
+    """Replaces NaN and infinity, which JSON lacks, by null."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
 from maxk import config as configuration
 from maxk.artifacts import files
@@ -15,11 +14,9 @@ from maxk.errors import UserError
 from maxk.resources import gpus, launcher
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("configure", help="write the resolved configuration and start the tracking")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("content", help="the configuration as JSON")
     parser.add_argument("--local", action="store_true", help="jobs run on this machine: it must have what they need")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -55,10 +55,8 @@ class Machine:
     vllm: bool
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("doctor", help="check what works on this machine, and how to fix the rest")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", help="a config file to check too, such as config/mine.yaml")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

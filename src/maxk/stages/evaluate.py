@@ -45,8 +45,7 @@ Write a Python program that solves this task. It reads from standard input and p
 Answer with one Python code block."""
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("evaluate", help="max@k and pass@k of a model, at one or several temperatures")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="a Hugging Face folder or hub id")
     parser.add_argument(
         "--problems",
@@ -63,7 +62,6 @@ def register_parser(subparsers: Any) -> None:
     parser.add_argument("--config", help="a config file with other settings, such as prompt.template")
     parser.add_argument("--cores", default="all", help="cores that the pipeline may use (default: all)")
     parser.add_argument("--snakefile", default="Snakefile", help="the workflow (default: Snakefile)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,23 +1,19 @@
-"""`maxk experiment NAME …`: the table and figure of experiments, from scores and training logs.
+"""`maxk experiment NAME`: the table and figure of an experiment, from scores and training logs.
 
 `maxk.reporting.experiments` says what they hold. Policies without scores are blank, with a note.
 
-    maxk experiment k_sweep offpolicy_study --config results/config.json
-    maxk experiment all --config results/config.json
+    maxk experiment k_sweep --config results/config.json
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from maxk import config as configuration
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("experiment", help="write the table and figure of an experiment")
-    parser.add_argument("names", nargs="+", metavar="NAME", help="keys of `experiments`, or `all`")
-    parser.set_defaults(run=run)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a key of `experiments`")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -25,5 +21,4 @@ def run(args: argparse.Namespace) -> None:
     from maxk.reporting import experiments
 
     config = configuration.load(args.config)
-    names = list(config.experiments) if "all" in args.names else args.names
-    tracking.report(config, [path for name in names for path in experiments.write(name, config)])
+    tracking.report(config, experiments.write(args.name, config))

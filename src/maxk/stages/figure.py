@@ -9,15 +9,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from maxk import config as configuration
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("figure", help="draw figures from scores")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help="figure1, figure2, training, … or `all`")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -5,15 +5,12 @@ or with `--failed` FAILED.
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from maxk import config as configuration
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("finalize", help="send all events to MLflow and end the experiment's run")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--failed", action="store_true", help="the pipeline run failed")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

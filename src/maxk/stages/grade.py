@@ -37,11 +37,7 @@ _PROBLEM_FORMS = ("maxk", "humaneval", "mbpp", "livecodebench", "apps")
 _RESULT_FORMS = ("humaneval", "evalplus", "livecodebench", "lm-eval")
 
 
-def register_parser(subparsers: Any) -> None:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "grade", help="grade samples against problems, in maxk's own form or another tool's", description=__doc__
-    )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("problems", type=Path)
     parser.add_argument("samples", type=Path)
     parser.add_argument("--to", choices=_RESULT_FORMS, help="also write results in this form, beside the samples")
@@ -50,7 +46,6 @@ def register_parser(subparsers: Any) -> None:
         "--k", type=numbers, help=f"values of k, comma-separated (default: those of {_DEFAULT_KS} up to n)"
     )
     add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,12 +56,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--ignore", type=lambda text: text.split(","), default=[], metavar="KEY,…", help="keys of problems to ignore"
     )
     parser.add_argument(
-        "--cpu-s", type=_up_to(3600, float), default=2.0, help="CPU seconds per test, where the problem has no limit"
+        "--cpu-s", type=up_to(3600, float), default=2.0, help="CPU seconds per test, where the problem has no limit"
     )
     parser.add_argument(
-        "--memory-mb", type=_up_to(1 << 20, int), default=512, help="MiB per program, where the problem has no limit"
+        "--memory-mb", type=up_to(1 << 20, int), default=512, help="MiB per program, where the problem has no limit"
     )
-    parser.add_argument("--workers", type=_up_to(4096, int), help="grading processes (default: one per core)")
+    parser.add_argument("--workers", type=up_to(4096, int), help="grading processes (default: one per core)")
     parser.add_argument("--sandbox", default="auto", help="isolation: auto, bubblewrap, landlock, seccomp or off")
     parser.add_argument(
         "--mode", default="auto", choices=("auto", "fork"), help="fork: a new process for every test (default: auto)"
@@ -173,7 +168,9 @@ def numbers(text: str) -> list[int]:
     return found
 
 
-def _up_to(most: int, kind: type) -> Callable[[str], Any]:
+def up_to(most: float, kind: type) -> Callable[[str], Any]:
+    """A number above 0 and at most `most`, as a type of an argument."""
+
     def number(text: str) -> Any:
         try:
             value = kind(text)

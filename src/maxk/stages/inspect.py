@@ -18,10 +18,8 @@ from maxk.config import Config, HubBase, PretrainedBase
 from maxk.errors import UserError
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("inspect", help="report on a prepared dataset")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dataset", help="a key of `datasets`")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from maxk import config as configuration
 from maxk.stages.compare import require_picture
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("power", help="problems and seeds that a difference between two methods needs")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("policies", nargs=2, metavar="POLICY", help="two keys of `objectives`")
     parser.add_argument("--difference", type=float, required=True, help="difference to detect, such as 0.015")
     parser.add_argument("--quantity", help="quantity to compare (default: max@headline_k)")
@@ -27,7 +25,6 @@ def register_parser(subparsers: Any) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 5, 8], help="columns of the table")
     parser.add_argument("--seed-sd", type=float, help="standard deviation between seeds (default: estimated)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the table, as PNG or PDF")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
 from maxk import config as configuration
 from maxk import tracking
@@ -16,10 +15,8 @@ from maxk.artifacts.records import Provenance
 from maxk.errors import UserError
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("prepare", help="convert a dataset to problems")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dataset", help="a key of `datasets`")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from maxk import config as configuration
 from maxk.artifacts import files
@@ -23,14 +22,12 @@ from maxk.config import Config
 from maxk.errors import UserError
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("push", help="upload a trained policy with a model card made from its scores")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("policy", help="OBJECTIVE/seedN")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--to", metavar="REPO", help="hub repository such as me/my-policy; created if needed")
     where.add_argument("--folder", type=Path, help="write to this new folder and upload nothing")
     parser.add_argument("--public", action="store_true", help="create a public repository (default: private)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -8,14 +8,8 @@ It shows the tables and figures that there are, and of the experiments those tha
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from maxk import config as configuration
-
-
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("report", help="write the HTML report of a run")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

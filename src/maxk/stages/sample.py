@@ -46,11 +46,9 @@ class Sample(NamedTuple):
 Numbered = dict[str, dict[int, Any]]  # by problem id and sample number
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("sample", help="sample completions from a policy")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("policy", help="`base` or OBJECTIVE/seedS")
     parser.add_argument("--shard", type=int, default=0)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 from maxk import config as configuration
 from maxk import tracking
@@ -19,10 +18,8 @@ from maxk.artifacts import files, records
 from maxk.config import Config
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("score", help="samples and verdicts → max@k and pass@k of every problem")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("policy", help="`base` or OBJECTIVE/seedN")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -12,30 +12,18 @@ sample rows), random, and the oracle, max@k. All are scored on the tests that ar
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from maxk.errors import UserError
-from maxk.stages import compare, grade
+from maxk.stages import compare
 
 
-def register_parser(subparsers: Any) -> None:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "select", help="Best-of-N with visible tests, a vote or a score; diversity", description=__doc__
-    )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--visible", type=_visible, default=1, help="tests that a selector sees (default: 1)")
     parser.add_argument("--score", metavar="KEY", help="key of the sample rows that holds a score")
-    parser.add_argument("--k", type=grade.numbers, help="values of k, comma-separated (default: 1, 2, 4, … and n)")
-    parser.add_argument(
-        "--level", type=compare.level, default=0.95, help="level of the intervals (default: %(default)s)"
-    )
-    parser.add_argument("--json", type=Path, help="write all numbers to this file")
-    parser.add_argument("--problems", type=Path, help="problems, needed to grade a file of samples")
-    grade.add_options(parser)
-    parser.set_defaults(run=run)
+    compare.add_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -46,8 +34,7 @@ def run(args: argparse.Namespace) -> None:
         samples = {str(path): _read(args, reader, path) for path in args.files}
     found = {name: select(one, compare.chosen_ks(args.k, one.n)) for name, one in samples.items()}
     if args.json:
-        content = {name: report.content(one, args.level) for name, one in found.items()}
-        compare.write(args.json, json.dumps(compare.finite(content), indent=2, ensure_ascii=False) + "\n")
+        compare.write_json(args.json, {name: report.content(one, args.level) for name, one in found.items()})
     print("\n".join(report.to_markdown(name, one, args.level) for name, one in found.items()), end="")
 
 

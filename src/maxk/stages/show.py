@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from maxk import config as configuration
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("show", help="print a table in the terminal")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", nargs="?", metavar="NAME", help="table1, …, comparison or diversity; without it, a list"
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

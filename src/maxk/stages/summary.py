@@ -9,14 +9,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from maxk import config as configuration
-
-
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("summary", help="write one page on a run")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

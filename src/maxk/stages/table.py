@@ -11,20 +11,17 @@ solved and lost, and from which k a policy is above GRPO).
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from maxk import config as configuration
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("table", help="write tables from scores")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "names",
         nargs="+",
         metavar="NAME",
         help="table1, …, statistics, paired_tests, comparison, diversity, or `all`",
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -16,9 +16,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -35,19 +34,68 @@ from maxk.tracking import reporters
 from maxk.training import accelerate_config
 
 if TYPE_CHECKING:
+    from maxk.grading import Grader
     from maxk.training.callbacks import StopOnSignal
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("train", help="train a policy with an objective")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("objective", help="a key of `objectives`")
     parser.add_argument("--seed", type=int, required=True, help="training seed")
-    parser.set_defaults(run=run)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A training: an objective and a seed, what the policy is made of, and where its files are."""
+
+    config: Config
+    objective: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return policy_name(self.objective, self.seed)
+
+    @cached_property
+    def training(self) -> Training:
+        return self.config.training_of(self.objective)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.config.layout.policy(self.name)).parent
+
+    @property
+    def data(self) -> dict[str, str]:
+        """Files of problems, by dataset."""
+        return {dataset: self.config.layout.problems(dataset) for dataset in self.training.datasets}
+
+    @cached_property
+    def base(self) -> Policy:
+        return files.read_policy(self.config.layout.policy(BASE))
+
+    @cached_property
+    def lineage(self) -> dict[str, Any]:
+        """What determines the weights: settings, seed, and digests of the inputs."""
+        digests = {dataset: files.digest(path) for dataset, path in self.data.items()}
+        settings = self.config.settings("train", objective=self.objective)
+        lineage = {"settings": settings, "seed": self.seed, "base": digest_of(self.base.lineage), "data": digests}
+        if (followed := self.config.entropy_of(self.objective)) is not None:
+            other = files.read_policy(self.config.layout.policy(policy_name(followed, self.seed)))
+            lineage["entropy"] = digest_of(other.lineage)
+        return lineage
+
+    @property
+    def checkpoints(self) -> Path:
+        """Checkpoints of a training with this lineage and these milestones."""
+        return self.folder / "checkpoints" / digest_of([self.lineage, self.config.milestones(self.objective)])
+
+    def milestone(self, batches: int) -> Path:
+        """The model after so many generation batches."""
+        return self.checkpoints / f"milestone-{batches}" / "model"
 
 
 def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
-    training = config.training_of(args.objective)
+    job, training = _Job(config, args.objective, args.seed), config.training_of(args.objective)
     accelerate_config.require_sound(training, config.gpus)
     # TRL would say so only after loading the model.
     sampling.require_installed("training.generator.backend", training.generator.backend)
@@ -61,20 +109,24 @@ def run(args: argparse.Namespace) -> None:
         if training.processes > 1:
             _become(launcher.on_this_node(training))
     if training.processes > 1 and int(os.environ["RANK"]) > 0:  # only the first process reports and writes
-        _train(config, args.objective, args.seed, tracking.Run())
+        _train(job, tracking.Run())
         return
-    name, layout = policy_name(args.objective, args.seed), config.layout
-    folder = Path(layout.policy(name)).parent
-    with files.lock(folder), tracking.stage(config, "train", policy=name) as tracked:
-        policy = _train(config, args.objective, args.seed, tracked)
-        _publish_milestones(config, args.objective, args.seed, policy)
-        files.write_policy(layout.policy(name), policy)
-        shutil.rmtree(folder / "checkpoints")  # last: until policy.json exists, a killed run resumes from them
-        tracked.artifact(layout.policy(name))
-        tracked.artifact(layout.metrics(name))
-        lines = [json.loads(line) for line in Path(layout.metrics(name)).read_text(encoding="utf-8").splitlines()]
-        last = [line for line in lines if "reward" in line][-1]
-        tracked.metrics({f"final/{key}": last.get(key) for key in ("reward", "kl", "entropy")}, step=last["step"])
+    with files.lock(job.folder), tracking.stage(config, "train", policy=job.name) as tracked:
+        policy = _train(job, tracked)
+        _publish_milestones(job, policy)
+        files.write_policy(config.layout.policy(job.name), policy)
+        shutil.rmtree(job.folder / "checkpoints")  # last: until policy.json exists, a killed run resumes from them
+        _track(job, tracked)
+
+
+def _track(job: _Job, run: tracking.Run) -> None:
+    """Logs the policy, its training log, and the log's last values."""
+    layout = job.config.layout
+    run.artifact(layout.policy(job.name))
+    run.artifact(layout.metrics(job.name))
+    lines = [json.loads(line) for line in Path(layout.metrics(job.name)).read_text(encoding="utf-8").splitlines()]
+    last = [line for line in lines if "reward" in line][-1]
+    run.metrics({f"final/{key}": last.get(key) for key in ("reward", "kl", "entropy")}, step=last["step"])
 
 
 def require_room(config: Config, training: Training) -> None:
@@ -96,68 +148,61 @@ def _become(command: list[str]) -> NoReturn:
     os.execvp(command[0], command)
 
 
-def _train(config: Config, objective: str, seed: int, run: tracking.Run) -> Policy:
+def _train(job: _Job, run: tracking.Run) -> Policy:
     """Trains to the end, from the last checkpoint if there is one, saves the model and returns its policy."""
-    name, layout = policy_name(objective, seed), config.layout
-    settings, training = config.settings("train", objective=objective), config.training_of(objective)
-    base = files.read_policy(layout.policy(BASE))
-    data = {dataset: layout.problems(dataset) for dataset in training.datasets}
-    digests = {dataset: files.digest(path) for dataset, path in data.items()}
-    lineage = {"settings": settings, "seed": seed, "base": digest_of(base.lineage), "data": digests}
-    if (followed := config.entropy_of(objective)) is not None:
-        lineage["entropy"] = digest_of(files.read_policy(layout.policy(policy_name(followed, seed))).lineage)
-    run.params({**settings, "seed": seed})
-    for dataset, path in data.items():
-        run.dataset(dataset, path, digests[dataset], context="training")
-
-    problems = [problem for path in data.values() for problem in files.read_problems(path, "train")]
-    checkpoints = _checkpoints(config, objective, Path(layout.policy(name)).parent, lineage)
-    made_with = _optimise(config, objective, seed, base, problems, checkpoints, run)
-    model = Path(layout.policy(name)).with_name("model")
-    return Policy(name, config.label(objective), str(model), None, lineage, made_with)
+    run.params({**job.lineage["settings"], "seed": job.seed})
+    for dataset, path in job.data.items():
+        run.dataset(dataset, path, job.lineage["data"][dataset], context="training")
+    made_with = _optimise(job, run)
+    label = job.config.label(job.objective)
+    return Policy(job.name, label, str(job.folder / "model"), None, job.lineage, made_with)
 
 
-def _checkpoints(config: Config, objective: str, folder: Path, lineage: Mapping[str, Any]) -> Path:
-    """Where a training with this lineage and these milestones keeps them, below the policy's folder."""
-    return folder / "checkpoints" / digest_of([lineage, config.milestones(objective)])
-
-
-def _milestone(checkpoints: Path, batches: int) -> Path:
-    return checkpoints / f"milestone-{batches}" / "model"
-
-
-def _publish_milestones(config: Config, objective: str, seed: int, policy: Policy) -> None:
+def _publish_milestones(job: _Job, policy: Policy) -> None:
     """Makes a policy of every milestone; its lineage says after how many generation batches.
 
     The originals stay with the checkpoints until the training is marked as finished.
     """
-    kept = _checkpoints(config, objective, Path(policy.model).parent, policy.lineage)
-    found = sorted(int(path.name.rpartition("-")[2]) for path in kept.glob("milestone-*"))
+    found = sorted(int(path.name.rpartition("-")[2]) for path in job.checkpoints.glob("milestone-*"))
     for number, batches in enumerate(found, 1):
-        row = at_milestone(objective, number)
-        target = config.layout.policy(policy_name(row, seed))
+        row = at_milestone(job.objective, number)
+        name, label = policy_name(row, job.seed), job.config.label(row)
+        target = job.config.layout.policy(name)
         model = Path(target).parent / "model"
         shutil.rmtree(model, ignore_errors=True)
-        shutil.copytree(_milestone(kept, batches), model)
+        shutil.copytree(job.milestone(batches), model)
         lineage = {**policy.lineage, "batches": batches}
-        made = replace(policy, name=policy_name(row, seed), label=config.label(row), model=str(model), lineage=lineage)
-        files.write_policy(target, made)
+        files.write_policy(target, replace(policy, name=name, label=label, model=str(model), lineage=lineage))
 
 
-def _optimise(
-    config: Config,
-    objective: str,
-    seed: int,
-    base: Policy,
-    problems: list[Problem],
-    checkpoints: Path,
-    run: tracking.Run,
-) -> dict[str, Any]:
-    from maxk.artifacts import environment, models
+def _optimise(job: _Job, run: tracking.Run) -> dict[str, Any]:
+    """Trains and saves the model; returns what it was made with."""
+    from maxk.artifacts import environment
     from maxk.evaluation import problem_grader
 
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    training, name = config.training_of(objective), policy_name(objective, seed)
+    with problem_grader.grader(job.config) as grader:
+        grader.canary()
+        run.tag("maxk.sandbox", grader.tier)
+        trainer, stop = _trainer(job, grader, run)
+        if trainer.is_world_process_zero():
+            _unpublish(job)
+        _train_or_stop(trainer, job, stop)
+        for complaint in grader.stats.complaints():
+            print(complaint, file=sys.stderr)
+        if stop.received:
+            trainer.accelerator.wait_for_everyone()  # the end of one process ends those that still save
+            raise SystemExit(128 + signal.SIGTERM)
+        _save_model(trainer, job.folder / "model")
+        return {**environment.versions(), "sandbox": grader.tier}
+
+
+def _trainer(job: _Job, grader: Grader, run: tracking.Run) -> tuple[Any, StopOnSignal]:
+    """The trainer, before its first step, and its callback that receives SIGTERM."""
+    from maxk.artifacts import environment, models
+    from maxk.evaluation import problem_grader
+
+    training, base = job.training, job.base
     with environment.without("mlflow", "sklearn", *(() if training.lora else ("peft",))):
         from maxk.training.arguments import arguments, lora, schedule
         from maxk.training.callbacks import EndsOfCompletions, MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
@@ -166,41 +211,29 @@ def _optimise(
 
     environment.quiet_libraries()
     _take_only_its_part(training)
-    folder = Path(config.layout.policy(name)).parent
+    problems = [problem for path in job.data.values() for problem in files.read_problems(path, "train")]
     tokenizer = models.tokenizer(base.model, base.revision, padding_side="left")
-    rows, heldout = _prompts(config, training, problems, tokenizer, seed)
-    order = schedule(training, len(rows), seed)
-    stop, log = StopOnSignal(training.steps_per_batch), MetricsLog(folder / "metrics.jsonl", run)
-    with problem_grader.grader(config) as grader:
-        grader.canary()
-        run.tag("maxk.sandbox", grader.tier)
-        trainer = PolicyTrainer(
-            model=base.model,
-            reward_funcs=[PassRateReward(grader, problems, problem_grader.limits(config))],
-            args=arguments(training, checkpoints, seed, len(order), base.revision, **reporters.arguments(config, name)),
-            train_dataset=rows.select(order),
-            eval_dataset=heldout,
-            processing_class=tokenizer,
-            peft_config=lora(training),
-            callbacks=[log, EndsOfCompletions(training), SkipNonfinite(), stop, ProgressLine(f"train {name}")],
-            objective=config.every_objective[objective].spec,
-            old_policy=training.old_policy,
-            reference_precision=training.reference_precision,
-            stop=training.stop,
-            kv_cache_gb=training.generator.kv_cache_gb,
-        )
-        save = partial(_save_model, trainer, tokenizer)
-        _adjust_callbacks(trainer, config, objective, seed, len(order), checkpoints, save)
-        if trainer.is_world_process_zero():
-            _unpublish(config, objective, seed)
-        _train_or_stop(trainer, training, stop, checkpoints)
-        for complaint in grader.stats.complaints():
-            print(complaint, file=sys.stderr)
-        if stop.received:
-            trainer.accelerator.wait_for_everyone()  # the end of one process ends those that still save
-            raise SystemExit(128 + signal.SIGTERM)
-        save(folder / "model")
-        return {**environment.versions(), "sandbox": grader.tier}
+    rows, heldout = _prompts(job, problems, tokenizer)
+    order = schedule(training, len(rows), job.seed)
+    stop, log = StopOnSignal(training.steps_per_batch), MetricsLog(job.folder / "metrics.jsonl", run)
+    tracked = reporters.arguments(job.config, job.name)
+    trainer = PolicyTrainer(
+        model=base.model,
+        reward_funcs=[PassRateReward(grader, problems, problem_grader.limits(job.config))],
+        args=arguments(training, job.checkpoints, job.seed, len(order), base.revision, **tracked),
+        train_dataset=rows.select(order),
+        eval_dataset=heldout,
+        processing_class=tokenizer,
+        peft_config=lora(training),
+        callbacks=[log, EndsOfCompletions(training), SkipNonfinite(), stop, ProgressLine(f"train {job.name}")],
+        objective=job.config.every_objective[job.objective].spec,
+        old_policy=training.old_policy,
+        reference_precision=training.reference_precision,
+        stop=training.stop,
+        kv_cache_gb=training.generator.kv_cache_gb,
+    )
+    _adjust_callbacks(trainer, job, len(order))
+    return trainer, stop
 
 
 def _take_only_its_part(training: Training) -> None:
@@ -213,38 +246,30 @@ def _take_only_its_part(training: Training) -> None:
         gpus.limit_memory(training.gpu)
 
 
-def _train_or_stop(trainer: Any, training: Training, stop: StopOnSignal, checkpoints: Path) -> None:
+def _train_or_stop(trainer: Any, job: _Job, stop: StopOnSignal) -> None:
     """Trains from the last checkpoint; of several processes, those that fail because one was killed end silently."""
     try:
-        trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
+        trainer.train(resume_from_checkpoint=last_checkpoint(job.checkpoints))
     except RuntimeError as error:
-        if training.processes > 1 and stop.explains(error):
+        if job.training.processes > 1 and stop.explains(error):
             raise SystemExit(128 + signal.SIGTERM) from None  # the launcher reports the process that ended first
         raise
 
 
-def _adjust_callbacks(
-    trainer: Any,
-    config: Config,
-    objective: str,
-    seed: int,
-    prompts: int,
-    checkpoints: Path,
-    save: Callable[[Path], None],
-) -> None:
+def _adjust_callbacks(trainer: Any, job: _Job, prompts: int) -> None:
     """Adds those that keep milestones and that follow another training's entropy, if the configuration names one."""
     from transformers.trainer_callback import PrinterCallback
 
     from maxk.training.arguments import milestones
     from maxk.training.callbacks import FollowEntropy, KeepMilestones
 
-    training = config.training_of(objective)
+    training = job.training
     trainer.remove_callback(PrinterCallback)  # `ProgressLine` and `MetricsLog` show what it prints
-    kept = milestones(training, prompts, config.milestones(objective))
-    folders = {batches * training.steps_per_batch: _milestone(checkpoints, batches) for batches in kept}
-    trainer.add_callback(KeepMilestones(folders, save))
-    if (followed := config.entropy_of(objective)) is not None:
-        targets = entropy_targets(config, followed, seed, prompts // training.prompts_per_step)
+    kept = milestones(training, prompts, job.config.milestones(job.objective))
+    folders = {batches * training.steps_per_batch: job.milestone(batches) for batches in kept}
+    trainer.add_callback(KeepMilestones(folders, partial(_save_model, trainer)))
+    if (followed := job.config.entropy_of(job.objective)) is not None:
+        targets = entropy_targets(job.config, followed, job.seed, prompts // training.prompts_per_step)
         trainer.add_callback(FollowEntropy(trainer, targets, training))
 
 
@@ -259,14 +284,14 @@ def entropy_targets(config: Config, followed: str, seed: int, batches: int) -> l
     return [float(value) for value in found]
 
 
-def _unpublish(config: Config, objective: str, seed: int) -> None:
+def _unpublish(job: _Job) -> None:
     """A policy that is being retrained is not finished, nor are its milestones."""
-    for row in (objective, at_milestone(objective, "*")):
-        for path in Path().glob(config.layout.policy(policy_name(row, seed))):
+    for row in (job.objective, at_milestone(job.objective, "*")):
+        for path in Path().glob(job.config.layout.policy(policy_name(row, job.seed))):
             path.unlink()
 
 
-def _prompts(config: Config, training: Training, problems: list[Problem], tokenizer: Any, seed: int) -> tuple[Any, Any]:
+def _prompts(job: _Job, problems: list[Problem], tokenizer: Any) -> tuple[Any, Any]:
     """Prompts to train on, and held-out prompts for evaluation during training (None without `evaluation`)."""
     from datasets import Dataset
 
@@ -275,21 +300,21 @@ def _prompts(config: Config, training: Training, problems: list[Problem], tokeni
     rows = Dataset.from_list(
         [
             {
-                "prompt": _without_bos(prompts.render(p.statement, config.prompt, tokenizer), tokenizer),
+                "prompt": _without_bos(prompts.render(p.statement, job.config.prompt, tokenizer), tokenizer),
                 "problem_id": p.problem_id,
             }
             for p in problems
         ]
     )
-    if training.evaluation is None:
+    heldout = job.training.evaluation
+    if heldout is None:
         return rows, None
-    kept = len(rows) - training.evaluation.problems
+    kept = len(rows) - heldout.problems
     if kept < 1:
         raise UserError(
-            f"training.evaluation.problems={training.evaluation.problems} leaves no problem to train on; there are "
-            f"{len(rows)}"
+            f"training.evaluation.problems={heldout.problems} leaves no problem to train on; there are {len(rows)}"
         )
-    shuffled = rows.shuffle(seed=seed)
+    shuffled = rows.shuffle(seed=job.seed)
     return shuffled.select(range(kept)), shuffled.select(range(kept, len(rows)))
 
 
@@ -314,7 +339,7 @@ def last_checkpoint(folder: Path) -> str | None:
     return None
 
 
-def _save_model(trainer: Any, tokenizer: Any, target: Path) -> None:
+def _save_model(trainer: Any, target: Path) -> None:
     """Saves model and tokenizer as one Hugging Face folder, which appears complete or not at all; merges adapters."""
     unfinished = target.with_name("model.partial")
     if trainer.is_world_process_zero():
@@ -328,7 +353,7 @@ def _save_model(trainer: Any, tokenizer: Any, target: Path) -> None:
         trainer.save_model(str(unfinished))
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero():
-        tokenizer.save_pretrained(unfinished)
+        trainer.processing_class.save_pretrained(unfinished)
         (unfinished / "training_args.bin").unlink(missing_ok=True)  # a pickle that no user of the model needs
         shutil.rmtree(target, ignore_errors=True)
         unfinished.rename(target)

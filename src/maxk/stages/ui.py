@@ -16,15 +16,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.errors import UserError
 
 SEND_EVERY_S = 10.0
-# The page on 127.0.0.1 is open to every user of the machine. MLflow's assistant runs shell commands, so it is admitted
-# in a container only. Nothing but what was tracked is served.
+# Every user of the machine can open the page on 127.0.0.1. MLflow's assistant can run shell commands, so it is allowed
+# in a container only, and the server does nothing but show what was tracked.
 _CLOSED = {
     "MLFLOW_ENABLE_ASSISTANT_SANDBOX": "true",
     "MLFLOW_ENABLE_AI_GATEWAY": "false",
@@ -32,20 +31,18 @@ _CLOSED = {
 }
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("ui", help="show the MLflow page of an experiment")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", help="config file of the experiment (default: the default experiment)")
     parser.add_argument("--port", type=int, default=5000, help="port of the page (default: 5000)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     from maxk.tracking import mirror, page, server
 
     config = configuration.experiment(args.config)
-    where = files.read_json(config.layout.tracking)
-    if not where["enabled"]:
+    if not config.tracking.enabled:
         raise UserError("tracking.enabled is false: nothing was tracked; set it to true and run again")
+    where = files.read_json(config.layout.tracking)
     uri, local = server.address_of(where), f"http://127.0.0.1:{args.port}"
     server.relocate(config, uri)
     remote = server.is_server(uri)

@@ -23,11 +23,9 @@ from maxk.progress import Progress
 from maxk.stages.sample import share_of
 
 
-def register_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("verify", help="grade a policy's samples")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("policy", help="`base` or OBJECTIVE/seedS")
     parser.add_argument("--shard", type=int, default=0)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

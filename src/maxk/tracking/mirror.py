@@ -24,13 +24,10 @@ from maxk.config import Config
 from maxk.errors import UserError
 from maxk.tracking import jobs, page, server
 
-_BATCH = 1000  # metrics that MLflow takes at once
-
 
 def start(config: Config) -> None:
     """Creates the experiment and its run, or continues those of `tracking.json`. Raises UserError if MLflow fails."""
     if not config.tracking.enabled:
-        files.write_json(config.layout.tracking, {"enabled": False})
         return
     with files.lock(config.layout.events_folder):
         _start(config)
@@ -39,7 +36,7 @@ def start(config: Config) -> None:
 
 def _start(config: Config) -> None:
     path, uri = config.layout.tracking, server.address(config)
-    where = {"enabled": True, "uri": server.without_secrets(uri), "folder": _folder(config, uri)}
+    where = {"uri": server.without_secrets(uri), "folder": _folder(config, uri)}
     try:
         server.make(uri)
         server.relocate(config, uri)
@@ -94,7 +91,7 @@ def _run_and_sent(client: Any, config: Config, where: Mapping[str, Any], before:
 
 def finalize(config: Config, failed: bool) -> None:
     """Sends all events and ends the experiment's run; jobs that were killed before they could end are KILLED."""
-    if files.read_json(config.layout.tracking)["enabled"]:
+    if config.tracking.enabled:
         _send_and_end(config, "FAILED" if failed else "FINISHED")
 
 
@@ -155,9 +152,7 @@ def _send_job(client: Any, where: Mapping[str, Any], entry: dict[str, Any], path
         else:
             refused += _refused(client, where, partial(_send_event, client, where, entry, event))
     for run_id, points in metrics.items():
-        for first in range(0, len(points), _BATCH):
-            batch = points[first : first + _BATCH]
-            refused += _refused(client, where, partial(client.log_batch, run_id, metrics=batch))
+        refused += _refused(client, where, partial(client.log_batch, run_id, metrics=points))
     entry["bytes"] += len(lines)
     return refused
 

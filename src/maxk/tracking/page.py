@@ -1,9 +1,9 @@
 """The experiment's page in MLflow: its link and its views.
 
 MLflow stores named views (filter, order, columns, charts) as tags of the experiment, in the page's own format; a link
-can name one. There are two: *Scores*, which opens on the policies by max@headline_k and what that costs at max@1, and
-*Training*, its curves. The format is internal to the pinned version of MLflow; another version ignores what it cannot
-read.
+can name one. There are two: *Scores* ranks the policies by max@headline_k and shows what that costs at max@1;
+*Training* shows the curves. The format is internal to the pinned version of MLflow; another version ignores what it
+cannot read.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ accelerate_config.read("config/accelerate/fsdp2.yaml").shards
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,11 @@ class Sharding:
     """How weights are distributed.
 
     strategy    accelerate's `distributed_type`
-    read_once   only the first process reads the weights from disk; otherwise every process does
+    loads_once  FSDP2 with "efficient loading": only the first process holds the weights that it reads
     """
 
     strategy: str
-    fsdp2: bool
-    read_once: bool
+    loads_once: bool
 
     @property
     def shards(self) -> bool:
@@ -41,20 +39,10 @@ def read(path: str) -> Sharding:
     content = read_yaml(path)
     strategy = str(content.get("distributed_type", "NO"))
     # Both spellings are accelerate's: fsdp_version and, as in its Python API, version.
-    fsdp = {str(key).removeprefix("fsdp_"): value for key, value in _section(content, "fsdp_config").items()}
-    deepspeed = _section(content, "deepspeed_config")
+    fsdp = {str(key).removeprefix("fsdp_"): value for key, value in (content.get("fsdp_config") or {}).items()}
+    fsdp2 = strategy == "FSDP" and str(fsdp.get("version", 1)) == "2"
     # `accelerate launch` defaults to efficient loading.
-    first_alone = strategy == "FSDP" and _true(fsdp.get("cpu_ram_efficient_loading", True))
-    return Sharding(
-        strategy,
-        fsdp2=strategy == "FSDP" and str(fsdp.get("version", 1)) == "2",
-        read_once=first_alone or (strategy == "DEEPSPEED" and str(deepspeed.get("zero_stage")) == "3"),
-    )
-
-
-def _section(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    section: Mapping[str, Any] = content.get(name) or {}
-    return section
+    return Sharding(strategy, loads_once=fsdp2 and _true(fsdp.get("cpu_ram_efficient_loading", True)))
 
 
 def _true(value: Any) -> bool:
@@ -97,7 +85,7 @@ def require_sound(training: Training, gpus: int) -> None:
             f"training.reference_precision: {file} shards the reference model ({found.strategy}) and sets its "
             "precision; leave the key out"
         )
-    if training.kl_coefficient and found.fsdp2 and found.read_once:
+    if training.kl_coefficient and found.loads_once:
         raise UserError(
             f"training.accelerate: set fsdp_cpu_ram_efficient_loading: false in {file}; otherwise only the first "
             "process has the reference model that the KL penalty needs (or set kl_coefficient to 0)"
