@@ -145,7 +145,7 @@ def _not_installed(here: Here) -> None:
 
 PREPARE = "maxk prepare mine"
 BASE = "maxk base"
-PLAN = "maxk plan mine.yaml"
+PLAN = "maxk plan --config mine.yaml"
 GRADE = "maxk grade problems.jsonl samples.jsonl"
 
 MISTAKES = {
@@ -189,7 +189,9 @@ MISTAKES = {
     ),
     "a tab in YAML": Mistake(PLAN, ("config mine.yaml: not valid YAML", "line 1"), mine("\ttraining: {}")),
     "a list for a config": Mistake(PLAN, ("config mine.yaml: expected keys and values",), mine("- seeds")),
-    "no such config file": Mistake("maxk plan mien.yaml", ("config mien.yaml: cannot be read", "No such file")),
+    "no such config file": Mistake(
+        "maxk plan --config mien.yaml", ("config mien.yaml: cannot be read", "No such file")
+    ),
     "no run yet": Mistake(
         "maxk score base --config results/other/config.json",
         ("config results/other/config.json: no such file", "snakemake --cores all"),

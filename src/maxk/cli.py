@@ -47,6 +47,8 @@ _EXTRA_OF_LIBRARY = {
     "wandb": "track",
 }
 
+_CONFIG_HELP = "the run: its config.json, or the config file it was started with (default: results/config.json)"
+
 
 class _Parser(argparse.ArgumentParser):
     """Reports a wrong argument in one line, without the usage; its subparsers do, too."""
@@ -71,7 +73,7 @@ def parser(stages: Sequence[str] = STAGES) -> argparse.ArgumentParser:
     for stage, subparser in subparsers.choices.items():
         has = {action.dest for action in subparser._actions}
         if stage not in GROUPS["without the pipeline"] and not has & {"config", "arguments"}:
-            subparser.add_argument("--config", default="results/config.json", help="the resolved configuration")
+            subparser.add_argument("--config", default="results/config.json", help=_CONFIG_HELP)
     top.usage = "maxk COMMAND …"  # only now: subparsers take theirs from it
     if stages == STAGES:
         top.description = _overview({action.dest: action.help or "" for action in subparsers._choices_actions})
@@ -120,7 +122,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"maxk: {_unknown(given[0])}", file=sys.stderr)
         return 2
     # The other subcommands import what this one may not need: building the schema of a config takes seconds.
-    args = parser(given[:1] if given and given[0] in STAGES else STAGES).parse_args(given)
+    args, unknown = parser(given[:1] if given and given[0] in STAGES else STAGES).parse_known_args(given)
+    if unknown:
+        print(f"maxk {args.stage}: no argument {' '.join(unknown)}; see `maxk {args.stage} --help`", file=sys.stderr)
+        return 2
     signal.signal(signal.SIGTERM, _terminate)
     _name_the_user()
     try:

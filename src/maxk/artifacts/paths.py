@@ -35,6 +35,11 @@ class Layout:
 
     root: str = "results"
 
+    def command(self, *targets: str) -> str:
+        """The command that makes files of the experiment, or all of them."""
+        config = [] if self.root == "results" else ["--configfile", self.config]
+        return " ".join(["snakemake", *config, "--cores", "all", *targets])
+
     @property
     def config(self) -> str:
         """The validated configuration with all defaults; every stage reads it."""

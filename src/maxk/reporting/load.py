@@ -152,8 +152,8 @@ def load(config: Config) -> Scores:
                 cells[row, dataset] = _cell(tuple(s for s in found if s is not None), tables)
     if not cells:
         raise UserError(
-            f"{config.layout.root}/scores: no scores yet; run `maxk score POLICY` or "
-            f"`snakemake --cores all {config.layout.table('table2')}`"
+            f"{config.layout.root}/scores: no scores yet; make them: "
+            f"`{config.layout.command(config.layout.table('table2'))}`"
         )
     return Scores(
         experiment=config.name,

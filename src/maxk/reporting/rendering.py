@@ -106,8 +106,8 @@ def _blank(config: Config, rows: Sequence[str]) -> Iterator[str]:
     owners = {row: str(config.owner(row)) for row in rows}
     for owner in dict.fromkeys(owners.values()):
         labels = "; ".join(config.label(row) for row in rows if owners[row] == owner)
-        target = config.layout.experiment(owner, "csv")
-        yield f"Blank until `snakemake --cores all {target}` has been run, and the tables after it: {labels}."
+        command = config.layout.command(config.layout.experiment(owner, "csv"))
+        yield f"Blank until `{command}` has been run, and the tables after it: {labels}."
 
 
 # --------------------------------------------------------------------------------------------------------------- notes

@@ -43,7 +43,7 @@ KINDS = {
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("clean", help="show or free the disk space of an experiment")
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"{', '.join(KINDS)}; without one, all are shown")
-    parser.add_argument("--config", help="the experiment's config file; by default the default experiment")
+    parser.add_argument("--config", help="config file of the experiment (default: the default experiment)")
     parser.add_argument("--yes", action="store_true", help="remove the named kinds")
     parser.set_defaults(run=run)
 

@@ -1,7 +1,7 @@
-"""`maxk plan [CONFIGFILE …]`: the cost of an experiment, before anything runs. Config files overlay the default one.
+"""`maxk plan`: the cost of an experiment, before anything runs.
 
-    maxk plan
-    maxk plan config/paper.yaml --experiment k_sweep
+    maxk plan                                                   # of the default experiment
+    maxk plan --config config/paper.yaml --experiment k_sweep
 
 See `maxk.reporting.plan`.
 """
@@ -16,8 +16,7 @@ from maxk import config as configuration
 
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("plan", help="estimate jobs, GPU time, samples, test runs and disk of an experiment")
-    parser.add_argument("configfiles", nargs="*", metavar="CONFIGFILE", help="overlays the default experiment")
-    parser.add_argument("--config", help="the experiment that is overlaid, if not the default one")
+    parser.add_argument("--config", help="config file of the experiment (default: the default experiment)")
     parser.add_argument("--rates", help="measured rates; by default config/rates.yaml")
     parser.add_argument("--profile", help="a profile of the rates; by default that of the base model")
     parser.add_argument("--experiment", help="a key of `experiments`: plan its policies, not those of the main tables")
@@ -27,10 +26,7 @@ def register_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     from maxk.reporting import plan
 
-    content = configuration.read_yaml(args.config) if args.config else configuration.defaults()
-    for path in args.configfiles:
-        content = configuration.overlay(content, configuration.read_yaml(path))
-    config = configuration.parse(content)
+    config = configuration.experiment(args.config)
     if args.experiment is not None:
         config = config.restricted_to(args.experiment)
     rates = plan.read_rates(args.rates or str(configuration.DEFAULTS.with_name("rates.yaml")))

@@ -34,7 +34,6 @@ _CLOSED = {
 
 def register_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("ui", help="show the MLflow page of an experiment")
-    parser.add_argument("--config", help="config file of the experiment (default: the default experiment)")
     parser.add_argument("--port", type=int, default=5000, help="port of the page (default: 5000)")
     parser.set_defaults(run=run)
 
@@ -42,7 +41,7 @@ def register_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     from maxk.tracking import mirror, page, server
 
-    config = configuration.experiment(args.config)
+    config = configuration.load(args.config)
     where = files.read_json(config.layout.tracking)
     if not where["enabled"]:
         raise UserError("tracking.enabled is false: nothing was tracked; set it to true and run again")
