@@ -132,15 +132,15 @@ def read_json(path: str | Path) -> Any:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise _absent(path) from None
+        raise absent(path) from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read ({error}); delete it and run again") from None
 
 
-def _absent(path: str | Path) -> UserError:
-    """Names the command that makes a missing file, if a run keeps its files in that folder."""
-    layouts = (Layout(str(folder)) for folder in Path(path).parents)
-    run = next((layout for layout in layouts if Path(layout.tracking).is_file()), None)
+def absent(path: str | Path) -> UserError:
+    """Names the missing file and, if it is in the folder of a run, the command that makes it."""
+    layouts = (Layout(str(folder)) for folder in Path(path).parents if folder.name)
+    run = next((layout for layout in layouts if Path(layout.config).is_file()), None)
     return UserError(f"{path}: no such file; {f'make it: `{run.command(str(path))}`' if run else 'check the path'}")
 
 
@@ -237,7 +237,7 @@ def _opened(path: str | Path, remedy: str = _REMEDY) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
     except FileNotFoundError:
-        raise _absent(path) from None
+        raise absent(path) from None
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path}: not a whole parquet file ({error}); {remedy}") from None
 

@@ -24,7 +24,8 @@ def text(config: Config, policy: Policy, base: Policy, scores: Scores) -> str:
     """The card of a policy that was trained from `base`. Raises UserError if the policy has no scores."""
     objective, _, seed = policy.name.partition("/seed")
     if not any(_seed_index(scores, objective, dataset, int(seed)) is not None for dataset in scores.datasets):
-        raise UserError(f"{policy.name}: no scores yet; run `maxk score {policy.name}`")
+        command = config.layout.command(*config.scores([policy.name]))
+        raise UserError(f"{policy.name}: no scores yet; make them: `{command}`")
     lines = [
         f"# {markdown.escape(policy.name)}, trained with the objective `{objective}`",
         "",
