@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from maxk.artifacts import records
 from maxk.artifacts.digests import canonical, digest_of
 from maxk.artifacts.packing import packed
-from maxk.artifacts.paths import Layout
+from maxk.artifacts.paths import Layout, command
 from maxk.artifacts.records import Policy, Problem, Provenance, Task, Test
 from maxk.errors import UserError, resource_error
 
@@ -141,7 +141,7 @@ def absent(path: str | Path) -> UserError:
     """Names the missing file and, if it is in the folder of a run, the command that makes it."""
     layouts = (Layout(str(folder)) for folder in Path(path).parents if folder.name)
     run = next((layout for layout in layouts if Path(layout.config).is_file()), None)
-    return UserError(f"{path}: no such file; {f'make it: `{run.command(str(path))}`' if run else 'check the path'}")
+    return UserError(f"{path}: no such file; {f'make it: `{command(run, str(path))}`' if run else 'check the path'}")
 
 
 def digest(path: str | Path) -> str:

@@ -35,11 +35,6 @@ class Layout:
 
     root: str = "results"
 
-    def command(self, *targets: str) -> str:
-        """The command that makes files of the experiment, or all of them."""
-        config = [] if self.root == "results" else ["--configfile", self.config]
-        return " ".join(["snakemake", *config, "--cores", "all", *targets])
-
     @property
     def config(self) -> str:
         """The validated configuration with all defaults; every stage reads it."""
@@ -142,3 +137,9 @@ class Layout:
     def benchmark(self, stage: str, *parts: str) -> str:
         """Time and memory of a job, measured by Snakemake."""
         return "/".join([f"{self.root}/benchmarks", stage, *parts]) + ".tsv"
+
+
+def command(layout: Layout, *targets: str) -> str:
+    """The command that makes files of an experiment that was run before, as part of an error."""
+    config = [] if layout.root == "results" else ["--configfile", layout.config]
+    return " ".join(["snakemake", *config, "--cores", "all", *targets])

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maxk.artifacts import files, records
-from maxk.artifacts.paths import BASE, policy_name
+from maxk.artifacts.paths import BASE, command, policy_name
 from maxk.artifacts.provenance import require_equal
 from maxk.artifacts.records import Provenance
 from maxk.config import Config
@@ -153,7 +153,7 @@ def load(config: Config) -> Scores:
     if not cells:
         raise UserError(
             f"{config.layout.root}/scores: no scores yet; make them: "
-            f"`{config.layout.command(config.layout.table('table2'))}`"
+            f"`{command(config.layout, config.layout.table('table2'))}`"
         )
     return Scores(
         experiment=config.name,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
+from maxk.artifacts.paths import command
 from maxk.config import Config
 from maxk.errors import UserError
 
@@ -28,7 +29,7 @@ def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
     made = _made(config)
     if not made:
-        raise UserError(f"{config.layout.root}/ has no tables yet; make them: `{config.layout.command('tables')}`")
+        raise UserError(f"{config.layout.root}/ has no tables yet; make them: `{command(config.layout, 'tables')}`")
     if args.name is None:
         print(*(f"{name:12} {_title(path)}" for name, path in made.items()), sep="\n")
     elif args.name in made:
