@@ -114,7 +114,7 @@ def test_a_folder_in_use_is_refused(folder: Path, capsys: pytest.CaptureFixture[
     [
         (["cache"], "no kind 'cache'; known: caches, checkpoints, shards, experiment"),
         (["--yes"], "--yes needs the kinds to remove"),
-        (["caches", "--config", "absent.yaml"], "absent.yaml: cannot be read"),
+        (["caches", "--config", "absent.yaml"], "absent.yaml: no such file"),
     ],
 )
 def test_mistakes_are_one_line(

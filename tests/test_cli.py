@@ -69,10 +69,25 @@ def test_the_help_of_a_command_shows_its_usage(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.startswith("usage: maxk score [-h]")
 
 
+def test_show_without_a_name_lists_the_tables(configured: Config, capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbered tables first, those of experiments last."""
+    root = Path(configured.layout.root)
+    for name in ("summary", "table10", "experiments/sweep", "table9"):
+        files.write_text(root / f"{name}.md", f"**The {name}**\n\ntext")
+    files.write_text(root / "table9.csv", "")
+    config = ["--config", "results/config.json"]
+    assert cli.main(["show", *config]) == 0
+    listed = [tuple(line.split(maxsplit=1)) for line in capsys.readouterr().out.splitlines()]
+    assert listed == [(name, f"The {name}") for name in ("table9", "table10", "summary", "experiments/sweep")]
+    assert cli.main(["show", "experiments/sweep", *config]) == 0
+    assert "The experiments/sweep" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["shwo"], "maxk: no command 'shwo' (did you mean 'show'?); see `maxk --help`"),
+        (["doctor", "config/mini.yaml"], "maxk doctor: no argument config/mini.yaml; see `maxk doctor --help`"),
         (["grade", "a"], "maxk grade: the following arguments are required: samples; see `maxk grade --help`"),
         (["compare", "a", "b", "--level", "95"], "maxk compare: argument --level: '95' is not a number above 0 and "),
     ],

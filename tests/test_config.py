@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from maxk import config as configuration
+from maxk.artifacts import files
 from maxk.config.reference import reference
 from maxk.errors import UserError
 from maxk.objectives import OBJECTIVES
@@ -228,6 +229,23 @@ def test_a_resolved_configuration_reads_back_equal(defaults: dict, tmp_path: Pat
     assert configuration.load(path) == config
 
 
+def test_a_config_file_stands_for_its_run(defaults: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was resolved: values of the command line are not in the file."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text("name: mine")
+    with pytest.raises(
+        UserError, match=r"results/mine/config.json: no such run; start it: `snakemake --configfile mine"
+    ):
+        configuration.load("mine.yaml")
+    run = configuration.parse({**defaults, "name": "mine", "seeds": [3, 4]})
+    files.write_json(run.layout.config, run.model_dump(mode="json"))
+    assert configuration.load("mine.yaml") == run
+    with pytest.raises(
+        UserError, match=r"results/config.json: no such file; choose a run: --config results/mine/config"
+    ):
+        configuration.load("results/config.json")
+
+
 def test_a_stage_depends_on_its_own_settings_only(defaults: dict) -> None:
     """What Snakemake reruns follows from this: a report setting must not retrain, workers must repeat nothing."""
     before = configuration.parse(defaults)
@@ -393,7 +411,7 @@ def test_unreadable_files(content: str, expected: str, tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"absent\.yaml: cannot be read"):
+    with pytest.raises(UserError, match=r"absent\.yaml: no such file"):
         configuration.read_yaml(tmp_path / "absent.yaml")
 
 

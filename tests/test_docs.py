@@ -215,7 +215,7 @@ def test_commands_exist(command: Command, monkeypatch: pytest.MonkeyPatch) -> No
     "words",
     [
         ("maxk", "no-such-stage"),
-        ("maxk", "plan", "config/absent.yaml"),
+        ("maxk", "plan", "--config", "config/absent.yaml"),
         ("make", "no-such-target"),
         ("python", "benchmarks/rates.py", "no-such-shape"),
         ("python", "benchmarks/absent.py"),

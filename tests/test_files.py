@@ -33,6 +33,23 @@ def test_problems_survive_a_round_trip(tmp_path: Path) -> None:
     assert files.read_provenance(path) == SOURCE
 
 
+def test_a_missing_file_of_a_run_names_the_command_that_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for root, command in (
+        ("results", "snakemake --cores all"),
+        ("results/mine", "snakemake --configfile results/mine/config.json --cores all"),
+    ):
+        files.write_json(f"{root}/config.json", {})
+        path = f"{root}/policies/base/policy.json"
+        with pytest.raises(UserError) as caught:
+            files.read_policy(path)
+        assert str(caught.value) == f"{path}: no such file; make it: `{command} {path}`"
+    with pytest.raises(UserError, match=r"elsewhere/problems.parquet: no such file; check the path$"):
+        files.read_tasks("elsewhere/problems.parquet", "test")
+
+
 def test_large_tests_are_written_in_groups_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_GROUP_SIZE", 10)
     problems = [Problem(f"a/{i}", "a", "test", "add", [Test("12345", "")]) for i in range(5)]

@@ -115,6 +115,11 @@ def _local_rows(here: Here) -> None:
     mbpp(location="rows.parquet")(here)
 
 
+def _made_tables(here: Here) -> None:
+    here.write("results/table2.md", "**Table 2**")
+    here.write("results/summary.md", "**maxk**")
+
+
 def _tracked_by_nobody(here: Here) -> None:
     here.configure(tracking={"enabled": True})
     here.patch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
@@ -144,7 +149,7 @@ def _not_installed(here: Here) -> None:
 
 PREPARE = "maxk prepare mine"
 BASE = "maxk base"
-PLAN = "maxk plan mine.yaml"
+PLAN = "maxk plan --config mine.yaml"
 GRADE = "maxk grade problems.jsonl samples.jsonl"
 
 MISTAKES = {
@@ -188,7 +193,7 @@ MISTAKES = {
     ),
     "a tab in YAML": Mistake(PLAN, ("config mine.yaml: not valid YAML", "line 1"), mine("\ttraining: {}")),
     "a list for a config": Mistake(PLAN, ("config mine.yaml: expected keys and values",), mine("- seeds")),
-    "no such config file": Mistake("maxk plan mien.yaml", ("config mien.yaml: cannot be read", "No such file")),
+    "no such config file": Mistake("maxk plan --config mien.yaml", ("config mien.yaml: no such file",)),
     "no run yet": Mistake(
         "maxk score base --config results/other/config.json",
         ("config results/other/config.json: no such file", "snakemake --cores all"),
@@ -209,17 +214,34 @@ MISTAKES = {
         "maxk train grppo --seed 0", ("no objective 'grppo' (did you mean 'grpo'?)", "known: grpo")
     ),
     "an unknown policy": Mistake(
-        "maxk sample grppo/seed0", ("policies/grppo/seed0/policy.json: no such file", "run the stage that makes it")
+        "maxk sample grppo/seed0",
+        (
+            "grppo/seed0/policy.json: no such file",
+            "make it: `snakemake --cores all results/policies/grppo/seed0/policy",
+        ),
     ),
     "an unknown table": Mistake("maxk table table99", ("no table 'table99'", "has table1, table2")),
-    "an unknown table to show": Mistake("maxk show table99", ("table99.md: no such file", "run `maxk table table99`")),
+    "an unknown table to show": Mistake(
+        "maxk show table99", ("no table 'table99' in results/; there are table2, summary",), _made_tables
+    ),
+    "no tables to show": Mistake(
+        "maxk show table2", ("results/ has no tables yet; make them: `snakemake --cores all tables`",)
+    ),
+    "a config file that was not run": Mistake(
+        "maxk show --config mine.yaml",
+        ("results/mine/config.json: no such run; start it: `snakemake --configfile mine.yaml --cores all`",),
+        mine("name: mine"),
+    ),
     "an unknown figure": Mistake("maxk figure figure99", ("no figure 'figure99'", "figure1")),
     "a shard too many": Mistake("maxk sample base --shard 7", ("shard 7", "allows 0 … 0"), lambda here: here.policy()),
     # ---- order
     "trained before the base": Mistake(
-        "maxk train grpo --seed 0", ("policies/base/policy.json: no such file", "run the stage")
+        "maxk train grpo --seed 0", ("policies/base/policy.json: no such file", "make it: `snakemake ")
     ),
-    "graded before the problems": Mistake("maxk verify base", ("no such file", "run the stage")),
+    "graded before the problems": Mistake(
+        "maxk verify base",
+        ("no such file", "make it: `snakemake --cores all results/samples/base/"),
+    ),
     "drawn before scores": Mistake("maxk figure figure1", ("no scores yet", "snakemake --cores all")),
     # ---- models and data
     "a hub model offline": Mistake(BASE, ("'org/model' cannot be loaded", "HF_HUB_OFFLINE"), base("org/model")),

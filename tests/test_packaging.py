@@ -200,7 +200,7 @@ def test_the_wheel_grades(wheel: Path, tmp_path: Path) -> None:
 def test_the_wheel_has_no_pipeline_and_says_where_it_is(wheel: Path, tmp_path: Path) -> None:
     """Even with every library: Snakefile and config/ are in the repository only."""
     environment = fresh.environment(wheel, tmp_path / "venv", "pipeline")
-    for words in (("plan",), ("doctor",), ("ui",), ("plan", "mine.yaml")):
+    for words in (("plan",), ("doctor",), ("plan", "--config", "mine.yaml")):
         done = fresh.attempt(environment, "maxk", *words, folder=tmp_path)
         assert done.returncode == 2
         assert re.fullmatch(rf"maxk {words[0]}: the pipeline needs a clone of the repository, .*\n", done.stderr)

@@ -71,6 +71,8 @@ _EXTRA_OF_LIBRARY = {
     "wandb": "track",
 }
 
+_CONFIG_HELP = "the run: its config.json, or the config file it was started with (default: results/config.json)"
+
 
 class _Parser(argparse.ArgumentParser):
     """Reports a wrong argument in one line, without the usage."""
@@ -88,7 +90,7 @@ def parser(stage: str) -> argparse.ArgumentParser:
         module.add_arguments(found)
     declared = {action.dest for action in found._actions}
     if stage not in COMMANDS["without the pipeline"] and "config" not in declared:
-        found.add_argument("--config", default="results/config.json", help="the resolved configuration")
+        found.add_argument("--config", default="results/config.json", help=_CONFIG_HELP)
     return found
 
 

@@ -127,3 +127,42 @@ def test_offline_the_cache_says_what_a_branch_was(tmp_path: Path, monkeypatch: p
 
 def test_a_location_of_no_kind_is_refused() -> None:
     assert "neither a file, a folder nor a hub id" in error(hub.files, "d", place("a/b/c", SHA), [["*.json"]])
+
+
+# ------------------------------------------------------------------------------------------------------------- doctor
+def model_fault(where: Any = "org/model", online: bool = False) -> str | None:
+    return hub.fault(str(where), SHA, "model", "*.safetensors", online)
+
+
+def test_a_model_in_the_cache_needs_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot without weights, as a download of the tokenizer leaves it, is not enough."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    snapshot = tmp_path / "models--org--model" / "snapshots" / SHA
+    assert "and the hub does not respond; go online once" in str(model_fault())
+    snapshot.mkdir(parents=True)
+    (snapshot / "tokenizer.json").touch()
+    assert "nor in the Hugging Face cache" in str(model_fault())
+    (snapshot / "model.safetensors").touch()
+    assert model_fault() is None
+
+
+def test_a_local_model_needs_weights(tmp_path: Path) -> None:
+    assert model_fault(tmp_path) == "the folder holds no *.safetensors"
+    assert model_fault(tmp_path / "absent") == "no such file or folder"
+    (tmp_path / "model.safetensors").touch()
+    assert model_fault(tmp_path) is None
+
+
+def test_the_hub_is_asked_for_what_the_cache_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    asked = []
+
+    def repo_info(_: Any, where: str, *, repo_type: str, revision: str, timeout: float) -> None:
+        asked.append((where, repo_type, revision))
+        if where == "org/modle":
+            raise OSError("404 Client Error.\nmore")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.repo_info", repo_info)
+    assert model_fault(online=True) is None
+    assert "the hub refuses it (404 Client Error.); correct its name" in str(model_fault("org/modle", online=True))
+    assert asked == [("org/model", "model", SHA), ("org/modle", "model", SHA)]

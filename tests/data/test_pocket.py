@@ -41,7 +41,7 @@ def family(**changes: object) -> PocketDataset:
 
 def shipped() -> dict[str, PocketDataset]:
     """The families of the default configuration."""
-    datasets = configuration.load(ROOT / "config/config.yaml").datasets
+    datasets = configuration.experiment(None).datasets
     return {name: dataset for name, dataset in datasets.items() if isinstance(dataset, PocketDataset)}
 
 

@@ -1,4 +1,4 @@
-"""What a run prints last: the result in a table and a sentence, and what to open."""
+"""What a run prints last: the result in a table and two sentences, and what to open."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from maxk.reporting import exit_report, headline
 ONE_SEED = "One training seed: no claim about methods, only about these trained policies."
 
 
-def sentence(made: Experiment) -> str:
+def said_of(made: Experiment) -> str:
     write_statistics(made)
     found = headline.read(made.config)
     assert found is not None
-    return headline.sentence(found, made.config)
+    return headline.sentences(found, made.config)
 
 
 def constant(made: Experiment, **offsets: float) -> Experiment:
@@ -43,42 +43,75 @@ def test_a_run_ends_with_its_result(
     ]
     assert "…" not in said
     assert said.splitlines()[-2:] == [
-        "BoN mean has the highest mean max@128, 0.620; its difference to the base model, +0.200 [no spread], is "
-        f"above zero. {ONE_SEED}",
+        f"BoN mean has the highest mean max@128, 0.620. It is above the base model (+0.200 [no spread]). {ONE_SEED}",
         "maxk: done; open results/report.html",
     ]
 
 
 def test_a_difference_whose_interval_holds_zero_is_not_decided(experiment: Callable[..., Experiment]) -> None:
-    made = constant(experiment())
+    made = constant(experiment(), bon_mean=-0.2)
     for dataset in ("easy", "hard"):
         made.score("grpo/seed0", dataset, [1.0, 0.0] * 6)
-    said = sentence(made)
-    assert said.startswith("GRPO has the highest mean max@128, 0.500; its difference to the base model, +0.080 [-0.")
-    assert said.endswith(f"is not decided. {ONE_SEED}")
+    said = said_of(made)
+    assert said.startswith(
+        "GRPO has the highest mean max@128, 0.500. It is not distinguishable from the base model (+0.080 [-0."
+    )
+    assert said.count("base model") == 1
+
+
+def test_a_lead_over_the_second_is_told_beside_that_over_the_base_model(experiment: Callable[..., Experiment]) -> None:
+    made = constant(experiment(), grpo=0.1)
+    for dataset in ("easy", "hard"):
+        made.score("bon_mean/seed0", dataset, [1.0, 0.12] * 6)  # 0.56 beside 0.52 and 0.42
+    said = said_of(made)
+    assert said.startswith(
+        "BoN mean has the highest mean max@128, 0.560. It is not distinguishable from the second, GRPO ("
+    )
+    assert "(+0.040 [-0." in said
+    assert " and the base model (+0.140 [-0." in said
+    made = constant(experiment(), grpo=0.1, bon_mean=0.2)
+    assert said_of(made) == (
+        "BoN mean has the highest mean max@128, 0.620. It is above the second, GRPO (+0.100 [+0.100, +0.100]) and the "
+        f"base model (+0.200 [+0.200, +0.200]). {ONE_SEED}"
+    )
+
+
+def test_equal_policies_share_the_highest_mean(experiment: Callable[..., Experiment]) -> None:
+    made = constant(experiment(), grpo=0.1, bon_mean=0.1)
+    assert said_of(made) == (
+        "GRPO and BoN mean share the highest mean max@128, 0.520. GRPO is above the base model (+0.100 [+0.100, "
+        f"+0.100]). {ONE_SEED}"
+    )
+    made = constant(experiment(), grpo=0.0, bon_mean=-0.1)
+    assert said_of(made) == f"Base model and GRPO share the highest mean max@128, 0.420. {ONE_SEED}"
+    made = constant(experiment(), grpo=0.0, bon_mean=0.0)
+    assert said_of(made) == f"Base model, GRPO and BoN mean share the highest mean max@128, 0.420. {ONE_SEED}"
 
 
 def test_the_base_model_may_have_the_highest_mean(experiment: Callable[..., Experiment]) -> None:
     made = constant(experiment(), grpo=-0.1, bon_mean=-0.1)
-    assert sentence(made) == f"Base model has the highest mean max@128, 0.420. {ONE_SEED}"
+    assert said_of(made) == (
+        "Base model has the highest mean max@128, 0.420. It is above the second, GRPO (+0.100 [+0.100, +0.100]). "
+        f"{ONE_SEED}"
+    )
 
 
 def test_several_seeds_are_about_methods(experiment: Callable[..., Experiment]) -> None:
     made = constant(experiment(seeds=[0, 1]), grpo=0.1)
     for dataset in ("easy", "hard"):
         made.score("grpo/seed1", dataset, [0.3 + 0.04 * i for i in range(12)])
-    assert sentence(made).startswith("GRPO has the highest mean max@128, 0.520; ")
-    assert ONE_SEED not in sentence(made)
+    assert said_of(made).startswith("GRPO has the highest mean max@128, 0.520. ")
+    assert ONE_SEED not in said_of(made)
 
 
 def test_a_policy_without_scores_is_left_out(small: Experiment) -> None:
     Path(small.config.layout.scores("bon_mean/seed0", "hard")).unlink()
-    assert sentence(small).startswith("GRPO has the highest mean max@128, 0.375; ")
+    assert said_of(small).startswith("GRPO has the highest mean max@128, 0.375. ")
 
 
 def test_a_base_model_alone_is_compared_with_nothing(experiment: Callable[..., Experiment]) -> None:
     made = experiment(objectives={}).score_all({"base": {"easy": [0.5] * 6, "hard": [1.0] * 6}})
-    assert sentence(made) == "Base model: max@1 0.750 [no spread], max@128 0.750 [no spread]."
+    assert said_of(made) == "Base model: max@1 0.750 [no spread], max@128 0.750 [no spread]."
 
 
 def test_a_run_that_made_no_tables_names_the_folder(

@@ -168,7 +168,9 @@ def test_the_mean_over_one_dataset_is_called_by_its_name(experiment: Callable[..
 
 
 def test_without_statistics_the_command_that_makes_them_is_named(small: Experiment) -> None:
-    with pytest.raises(UserError, match=r"statistics.csv: no such file; run `maxk table statistics paired_tests`"):
+    with pytest.raises(
+        UserError, match=r"statistics.csv: no such file; make it: `snakemake --cores all results/statistics.csv`"
+    ):
         figures.inputs(load(small.config), small.config)
 
 

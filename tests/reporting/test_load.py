@@ -66,7 +66,9 @@ def test_a_policy_without_scores_is_blank_with_a_note(small: Experiment) -> None
 
 
 def test_no_scores_at_all_is_an_error_that_says_what_to_run(experiment: Callable[..., Experiment]) -> None:
-    with pytest.raises(UserError, match=r"results/scores: no scores yet; run `maxk score POLICY`"):
+    with pytest.raises(
+        UserError, match=r"results/scores: no scores yet; make them: `snakemake --cores all results/table2.csv`"
+    ):
         load(experiment().config)
 
 

@@ -96,7 +96,7 @@ def test_times_of_finished_jobs_replace_the_rates(
 
 def test_the_experiments_that_a_plan_leaves_out_are_named(defaults: dict, rates: Rates, root: Path) -> None:
     paper = configuration.parse(configuration.overlay(defaults, configuration.read_yaml(root / "config/paper.yaml")))
-    said = "not in this plan: experiments k_sweep (`maxk plan --experiment NAME`)"
+    said = "not in this plan: experiments k_sweep (add `--experiment NAME`)"
     assert said in list(plan.lines(paper, rates, "7b-h100"))
     assert "not in this plan" not in "\n".join(plan.lines(paper.restricted_to("k_sweep"), rates, "7b-h100"))
 
@@ -129,7 +129,7 @@ def test_every_shipped_configuration_has_a_plan(
     name: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(root)
-    assert cli.main(["plan", f"config/{name}.yaml"]) == 0
+    assert cli.main(["plan", "--config", f"config/{name}.yaml"]) == 0
     said = capsys.readouterr().out
     for part in ("train grpo ", "sample", "verify", "total", "GPU time", "generated_tokens_per_s"):
         assert part in said
@@ -147,12 +147,12 @@ def test_an_experiment_is_planned(
         for n, o in sweep.objectives.items()
     }
     assert trained == {(1, 64), (4, 64), (16, 64), (64, 64)}
-    assert cli.main(["plan", "config/paper.yaml", "--experiment", "k_sweep"]) == 0
+    assert cli.main(["plan", "--config", "config/paper.yaml", "--experiment", "k_sweep"]) == 0
     [row] = [
         line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("train bon_loo1_n64_k64 ")
     ]
     assert f"{8 * 2490 * 8:,}" in row
-    assert cli.main(["plan", "config/paper.yaml", "--experiment", "sweep"]) == 2
+    assert cli.main(["plan", "--config", "config/paper.yaml", "--experiment", "sweep"]) == 2
     assert "no experiment 'sweep'; this configuration has k_sweep" in capsys.readouterr().err
 
 

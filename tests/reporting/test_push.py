@@ -87,7 +87,7 @@ def test_a_local_base_model_is_not_named(trained: Experiment) -> None:
     [
         ("base", "the base policy is not trained; give OBJECTIVE/seedN, such as grpo/seed0"),
         ("grpo", "no trained policy 'grpo'"),
-        ("grpo/seed0", "policies/grpo/seed0/policy.json: no such file; train it first"),
+        ("grpo/seed0", "policies/grpo/seed0/policy.json: no such file; make it: `snakemake --cores all results/"),
     ],
 )
 def test_what_cannot_be_pushed(policy: str, message: str, trained: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +114,9 @@ def test_a_model_that_was_deleted(trained: Experiment, capsys: pytest.CaptureFix
 def test_a_policy_without_scores_is_not_pushed(trained: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
     for dataset in ("easy", "hard"):
         Path(trained.config.layout.scores(NAME, dataset)).unlink()
-    assert f"{NAME}: no scores yet; run `maxk score {NAME}`" in failure(capsys, NAME, "--folder", "out")
+    assert f"{NAME}: no scores yet; make them: `snakemake --cores all results/scores/{NAME}/easy.parquet" in failure(
+        capsys, NAME, "--folder", "out"
+    )
 
 
 def test_a_folder_is_never_overwritten(trained: Experiment, capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,7 @@ def test_it_opens_on_the_result_and_ends_with_the_jobs(small: Experiment) -> Non
     sections = (f'id="{name}"' for name in ("findings", "limits", "figures", "tables", "run", "graph"))
     order = [html.index(mark) for mark in ('class="result"', "<table>", "data:image/png", *sections)]
     assert order == sorted(order)
-    assert "Experiment default BoN mean has the highest mean max@128, 0.500; " in said
+    assert "Experiment default BoN mean has the highest mean max@128, 0.500. It is " in said
     assert "At max@128, BoN mean has the highest mean" in said
     assert "Not the paper's setting (generated tasks)" in said
     assert "One training seed: no claim about methods" in said
@@ -155,5 +155,7 @@ def test_names_of_users_are_text(experiment: Callable[..., Experiment]) -> None:
 def test_what_is_missing_is_one_line(small: Experiment) -> None:
     written(small)
     Path(small.config.layout.figure("training")).unlink()
-    with pytest.raises(UserError, match=r"training.png: no such file; run `maxk table all`, then `maxk figure all`"):
+    with pytest.raises(
+        UserError, match=r"training.png: no such file; make it: `snakemake --cores all results/training.png`"
+    ):
         page(small)

@@ -74,7 +74,9 @@ def test_it_says_what_the_intervals_are_over(
 
 
 def test_without_statistics_the_command_that_makes_them_is_named(small: Experiment) -> None:
-    with pytest.raises(UserError, match=r"statistics.csv: no such file; run `maxk table statistics paired_tests`"):
+    with pytest.raises(
+        UserError, match=r"statistics.csv: no such file; make it: `snakemake --cores all results/statistics.csv`"
+    ):
         summary.write(load(small.config), small.config)
 
 

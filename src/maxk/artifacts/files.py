@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from maxk.artifacts import records
 from maxk.artifacts.digests import canonical, digest_of
 from maxk.artifacts.packing import packed
+from maxk.artifacts.paths import Layout, command
 from maxk.artifacts.records import Policy, Problem, Provenance, Task, Test
 from maxk.errors import UserError, resource_error
 
@@ -131,9 +132,16 @@ def read_json(path: str | Path) -> Any:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file; run the stage that makes it") from None
+        raise absent(path) from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read ({error}); delete it and run again") from None
+
+
+def absent(path: str | Path) -> UserError:
+    """Names the missing file and, if it is in the folder of a run, the command that makes it."""
+    layouts = (Layout(str(folder)) for folder in Path(path).parents if folder.name)
+    run = next((layout for layout in layouts if Path(layout.config).is_file()), None)
+    return UserError(f"{path}: no such file; {f'make it: `{command(run, str(path))}`' if run else 'check the path'}")
 
 
 def digest(path: str | Path) -> str:
@@ -229,7 +237,7 @@ def _opened(path: str | Path, remedy: str = _REMEDY) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file; run the stage that makes it") from None
+        raise absent(path) from None
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path}: not a whole parquet file ({error}); {remedy}") from None
 

@@ -137,3 +137,9 @@ class Layout:
     def benchmark(self, stage: str, *parts: str) -> str:
         """Time and memory of a job, measured by Snakemake."""
         return "/".join([f"{self.root}/benchmarks", stage, *parts]) + ".tsv"
+
+
+def command(layout: Layout, *targets: str) -> str:
+    """The command that makes files of an experiment that was run before, as part of an error."""
+    config = [] if layout.root == "results" else ["--configfile", layout.config]
+    return " ".join(["snakemake", *config, "--cores", "all", *targets])

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from maxk.config.experiment import Config
 from maxk.config.messages import explain
-from maxk.errors import UserError
+from maxk.errors import UserError, suggest
 
 DEFAULTS = Path(__file__).parents[3] / "config" / "config.yaml"
 YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, and not everywhere
@@ -49,6 +49,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     try:
         with Path(path).open(encoding="utf-8") as handle:
             content = yaml.load(handle, _UniqueKeys)
+    except FileNotFoundError:
+        raise UserError(f"config {path}: no such file{_nearest(Path(path))}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"config {path}: cannot be read ({error})") from None
     except yaml.YAMLError as error:
@@ -56,6 +58,11 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"config {path}: expected keys and values, got {type(content).__name__}")
     return content
+
+
+def _nearest(path: Path) -> str:
+    """The file beside it that a misspelt name may mean."""
+    return suggest(path.name, [one.name for one in path.parent.glob(f"*{path.suffix}")])
 
 
 def overlay(defaults: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,7 +111,23 @@ def experiment(path: str | Path | None) -> Config:
 
 
 def load(path: str | Path) -> Config:
-    """A configuration from a file: the resolved one that the pipeline wrote (`results/config.json`), or YAML."""
-    if not Path(path).exists():
-        raise UserError(f"config {path}: no such file; name one with --config, or make it: `snakemake --cores all`")
-    return parse(read_yaml(path))
+    """The resolved configuration of a run, such as `results/config.json`; a YAML file stands for the run of it.
+
+    Raises UserError if there is no such run.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"config {path}: no such file; {_other_runs(path)}")
+    if path.suffix == ".json":
+        return parse(read_yaml(path))
+    run = experiment(path).layout.config
+    if not Path(run).exists():
+        raise UserError(f"{run}: no such run; start it: `snakemake --configfile {path} --cores all`")
+    return load(run)
+
+
+def _other_runs(path: Path) -> str:
+    runs = sorted(path.parent.glob("*/config.json"))
+    if not runs:
+        return "name one with --config, or make it: `snakemake --cores all`"
+    return f"choose a run: {', '.join(f'--config {run}' for run in runs)}"

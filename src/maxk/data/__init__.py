@@ -15,7 +15,7 @@ import pkgutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, Union, cast
 
 from pydantic import Field, SerializeAsAny, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import InitErrorDetails
@@ -95,6 +95,28 @@ def load(name: str, config: DatasetSection, validate: Validate | None = None) ->
         problems, funnel = cast(GeneratedDataset, config).generate(name)
     check(problems)
     return problems, funnel
+
+
+class Need(NamedTuple):
+    """What a configuration reads: its key, a local path or a repository of the hub, and a pattern of files it holds."""
+
+    key: str
+    where: str
+    revision: str | None
+    kind: str = "dataset"
+    holds: str = "*"
+
+
+def needs(name: str, config: DatasetSection) -> Iterator[Need]:
+    """Everything that the dataset `name` reads."""
+    key = f"datasets.{name}"
+    if isinstance(config, Benchmark):
+        yield Need(f"{key}.location", config.location, config.revision)
+    for field, value in config:
+        if isinstance(value, HubCopy):
+            yield Need(f"{key}.{field}.location", value.location, value.revision)
+        elif isinstance(value, TokenLimit):
+            yield Need(f"{key}.{field}.tokenizer", value.tokenizer, value.revision, "model", "tokenizer*")
 
 
 def at_commits(name: str, config: DatasetSection) -> tuple[DatasetSection, dict[str, str]]:

@@ -17,6 +17,7 @@ from typing import Protocol
 from maxk.errors import UserError
 
 DATA_SUFFIXES = (".parquet", ".arrow", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
+_TIMEOUT_S = 10.0
 Layouts = Sequence[Sequence[str]]
 """Alternatives: each is a list of file patterns that all must match."""
 
@@ -49,6 +50,55 @@ def files(name: str, place: Place, layouts: Layouts) -> list[Path]:
     raise UserError(f"datasets.{name}: {place.location} lacks data files {wanted}; it holds {there}")
 
 
+def fault(where: str, revision: str | None, kind: str, holds: str, online: bool) -> str | None:
+    """Why a model or dataset cannot be read here, with the fix; None if it is local, in the cache, or on the hub.
+
+    `holds` is a pattern of files without which a folder is of no use. Asks the hub if `online`; downloads nothing.
+    """
+    local = Path(where).expanduser()
+    folder = local if local.exists() else _cached(where, revision, kind)
+    if folder is not None and (folder.is_file() or any(folder.rglob(holds))):
+        return None
+    if local.exists():
+        return f"the folder holds no {holds}"
+    if _is_path(where):
+        return "no such file or folder"
+    if kind == "dataset" and revision is None:
+        return "no such file or folder, and no `revision` pins a commit of the hub"
+    lacking = "neither a local path nor in the Hugging Face cache"
+    if not online:
+        return f"{lacking}, and the hub does not respond; go online once (unset HF_HUB_OFFLINE), or give local paths"
+    refusal = _refusal(where, revision, kind)
+    return refusal and f"{lacking}, and the hub refuses it ({refusal}); correct its name or revision, or log in"
+
+
+def _is_path(where: str) -> bool:
+    """Whether a location cannot be a hub id."""
+    return where.startswith((".", "/", "~")) or where.endswith(DATA_SUFFIXES)
+
+
+def _cached(where: str, revision: str | None, kind: str) -> Path | None:
+    """The snapshot in the local cache, which may lack files."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(where, repo_type=kind, revision=revision, local_files_only=True))
+    except (HFValidationError, LocalEntryNotFoundError):
+        return None
+
+
+def _refusal(where: str, revision: str | None, kind: str) -> str | None:
+    """Why the hub does not serve a repository; None if it does."""
+    from huggingface_hub import HfApi
+
+    try:
+        HfApi().repo_info(where, repo_type=kind, revision=revision, timeout=_TIMEOUT_S)
+    except Exception as error:  # of the hub, or of whichever library its client uses
+        return first_line(error)
+    return None
+
+
 def data_files(location: str | Path) -> list[Path]:
     """The data files at a local location: the file itself, or all in a folder; none if neither exists."""
     path = Path(location).expanduser()
@@ -74,7 +124,7 @@ def _require_all_parts(name: str, paths: Sequence[Path]) -> None:
 def _download(name: str, place: Place, layouts: Layouts) -> Path:
     """The snapshot of the hub repository in the local cache, downloaded if it is not there yet."""
     where = place.location
-    if where.startswith((".", "/", "~")) or where.endswith(DATA_SUFFIXES):
+    if _is_path(where):
         raise UserError(f"datasets.{name}.location: no file or folder {where}")
     if place.revision is None:
         raise UserError(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from maxk import statistics
-from maxk.artifacts.paths import BASE
+from maxk.artifacts.paths import BASE, command
 from maxk.artifacts.records import Policy
 from maxk.config import Config, HubBase
 from maxk.errors import UserError
@@ -24,7 +24,8 @@ def text(config: Config, policy: Policy, base: Policy, scores: Scores) -> str:
     """The card of a policy that was trained from `base`. Raises UserError if the policy has no scores."""
     objective, _, seed = policy.name.partition("/seed")
     if not any(_seed_index(scores, objective, dataset, int(seed)) is not None for dataset in scores.datasets):
-        raise UserError(f"{policy.name}: no scores yet; run `maxk score {policy.name}`")
+        made = command(config.layout, *config.scores([policy.name]))
+        raise UserError(f"{policy.name}: no scores yet; make them: `{made}`")
     lines = [
         f"# {markdown.escape(policy.name)}, trained with the objective `{objective}`",
         "",

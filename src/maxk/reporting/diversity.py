@@ -156,7 +156,7 @@ def outputs_by_k(config: Config) -> pd.DataFrame:
     """Expected distinct outputs from diversity.csv, one row per policy, dataset and k. Raises UserError without it."""
     path = config.layout.table("diversity")
     if not Path(path).exists():
-        raise UserError(f"{path}: no such file; run `maxk table diversity`")
+        raise files.absent(path)
     frame = pd.read_csv(path)
     columns = {f"outputs_at_{k}": k for k in ks_of(frame)}
     long = frame.rename(columns=columns).melt(["policy", "dataset"], list(columns.values()), "k", "mean")

@@ -25,9 +25,9 @@ import numpy as np
 import pandas as pd
 
 from maxk import statistics
+from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Report
-from maxk.errors import UserError
 from maxk.progress import track
 from maxk.reporting import MEAN
 from maxk.reporting.load import Scores
@@ -67,7 +67,7 @@ def read(config: Config) -> tuple[pd.DataFrame, pd.DataFrame]:
     try:
         means, differences = (pd.read_csv(config.layout.table(name)) for name in ("statistics", "paired_tests"))
     except FileNotFoundError as error:
-        raise UserError(f"{error.filename}: no such file; run `maxk table statistics paired_tests`") from None
+        raise files.absent(error.filename) from None
     return means, differences
 
 

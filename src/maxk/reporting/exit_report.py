@@ -13,10 +13,10 @@ from maxk.reporting import headline, terminal
 
 
 def success(config: Config) -> None:
-    """Prints to stderr the headline table and one sentence on it, if there are scores, and what to open."""
+    """Prints to stderr the headline table and two sentences on it, if there are scores, and what to open."""
     if (found := headline.read(config)) is not None:
         terminal.write(headline.table(found), file=sys.stderr)
-        print(headline.sentence(found, config), file=sys.stderr)
+        print(headline.sentences(found, config), file=sys.stderr)
     opened = config.layout.report if Path(config.layout.report).exists() else f"{config.layout.root}/"
     print(f"maxk: done; open {opened}", file=sys.stderr)
 

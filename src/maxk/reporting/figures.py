@@ -357,7 +357,7 @@ def clusters(given: Inputs) -> matplotlib.figure.Figure:
 
 # ------------------------------------------------------------------------------------------------------------ training
 _OVER_TRAINING = (
-    "Lines are smoothed over a twentieth of the run and averaged over training seeds; bands are the range of the seeds."
+    "Lines are smoothed over a twentieth of the run and averaged over training seeds; bands are the range of several."
 )
 
 

@@ -1,4 +1,4 @@
-"""The result of an experiment in one sentence and one short table, from statistics.csv and paired_tests.csv.
+"""The result of an experiment in two sentences and one short table, from statistics.csv and paired_tests.csv.
 
 The Snakefile imports this module when a run ends, so it reads with `csv` alone. All numbers are max@k, means over
 datasets.
@@ -35,17 +35,22 @@ class Interval:
 
 @dataclass(frozen=True)
 class Headline:
-    """max@1, max@headline_k, and the differences to the base model at both, by policy; empty if nothing is scored."""
+    """max@1, max@headline_k, and the differences to the base model at both, by policy; empty if nothing is scored.
+
+    `leads` holds the difference of the best policy to the second, by that one's name; none if only one is scored.
+    """
 
     labels: Mapping[str, str]
     means: Mapping[tuple[str, int], Interval]
     changes: Mapping[tuple[str, int], Interval]
+    leads: Mapping[str, Interval]
     k: int
 
     @property
-    def best(self) -> str:
-        """The policy with the highest mean max@headline_k; of equal ones the first."""
-        return max(self.labels, key=lambda policy: self.means[policy, self.k].value)
+    def best(self) -> list[str]:
+        """The policies with the highest mean max@headline_k; several if they are equal."""
+        values = {policy: round(self.means[policy, self.k].value, 12) for policy in self.labels}
+        return [policy for policy, value in values.items() if value == max(values.values())]
 
 
 def read(config: Config) -> Headline | None:
@@ -63,6 +68,11 @@ def read(config: Config) -> Headline | None:
             for row in changes
             if row["comparison"] == f"vs {BASE}"
         },
+        {
+            row["reference"]: _interval(row, "difference")
+            for row in changes
+            if row["comparison"] == "best vs second" and int(row["k"]) == config.report.headline_k
+        },
         config.report.headline_k,
     )
     return found if found.labels else None
@@ -77,21 +87,35 @@ def _interval(row: Mapping[str, str], key: str) -> Interval:
     return Interval(*(float(row[name] or "nan") for name in (key, "low", "high")))
 
 
-def sentence(found: Headline, config: Config) -> str:
-    """Which policy has the highest mean, and whether its difference to the base model is decided.
+def sentences(found: Headline, config: Config) -> str:
+    """Which policy has the highest mean, or which share it, and whether it is above the second and the base model.
 
-    With one training seed, a second sentence says that this is no statement about methods.
+    With one training seed, a last sentence says that this is no statement about methods.
     """
     base = found.labels.get(BASE, config.label(BASE))
     if list(found.labels) == [BASE]:
         shown = (f"max@{k} {found.means[BASE, k].to_text('.3f')}" for k in dict.fromkeys((1, found.k)))
         return f"{base}: {', '.join(shown)}."
-    value = found.means[found.best, found.k].value
-    said = f"{found.labels[found.best]} has the highest mean max@{found.k}, {value:.3f}"
-    if (change := found.changes.get((found.best, found.k))) is not None:
-        verdict = {1: "above zero", 0: "not decided", -1: "below zero"}[change.sign]
-        said += f"; its difference to the base model, {change.to_text('+.3f')}, is {verdict}"
-    return " ".join([f"{said}.", *markdown.seed_notes(len(config.seeds))])
+    best = [found.labels[policy] for policy in found.best]
+    value = f"the highest mean max@{found.k}, {found.means[found.best[0], found.k].value:.3f}"
+    first = f"{', '.join(best[:-1])} and {best[-1]} share {value}." if len(best) > 1 else f"{best[0]} has {value}."
+    return " ".join([first, *_compared(found), *markdown.seed_notes(len(config.seeds))])
+
+
+def _compared(found: Headline) -> Iterator[str]:
+    """The best policy, of equal ones the first, beside the second and the base model."""
+    best, *equal = found.best
+    rivals = {} if equal else dict(found.leads)
+    if BASE not in found.best and (best, found.k) in found.changes:
+        rivals[BASE] = found.changes[best, found.k]
+    verdicts: dict[str, list[str]] = {}
+    for policy, lead in rivals.items():
+        name = "the base model" if policy == BASE else f"the second, {found.labels[policy]}"
+        verdict = "above" if lead.sign > 0 else "not distinguishable from"
+        verdicts.setdefault(verdict, []).append(f"{name} ({lead.to_text('+.3f')})")
+    if verdicts:
+        said = "; ".join(f"{verdict} {' and '.join(names)}" for verdict, names in verdicts.items())
+        yield f"{found.labels[best] if equal else 'It'} is {said}."
 
 
 def table(found: Headline) -> str:

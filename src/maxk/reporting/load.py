@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maxk.artifacts import files, records
-from maxk.artifacts.paths import BASE, policy_name
+from maxk.artifacts.paths import BASE, command, policy_name
 from maxk.artifacts.provenance import require_equal
 from maxk.artifacts.records import Provenance
 from maxk.config import Config
@@ -152,8 +152,8 @@ def load(config: Config) -> Scores:
                 cells[row, dataset] = _cell(tuple(s for s in found if s is not None), tables)
     if not cells:
         raise UserError(
-            f"{config.layout.root}/scores: no scores yet; run `maxk score POLICY` or "
-            f"`snakemake --cores all {config.layout.table('table2')}`"
+            f"{config.layout.root}/scores: no scores yet; make them: "
+            f"`{command(config.layout, config.layout.table('table2'))}`"
         )
     return Scores(
         experiment=config.name,

@@ -3,7 +3,7 @@
 `config/rates.yaml` holds the rates, each with its unit and source, for a base model and a device. Problems are counted
 in the prepared files if there are any, else assumed. Where jobs of a stage have finished, their measured time replaces
 the rates. GPU time is what a scheduler counts: a job holds its GPUs, or its fraction of one, while it loads the model,
-and while a training step's programs are graded (`maxk plan config/paper.yaml`).
+and while a training step's programs are graded (`maxk plan --config config/paper.yaml`).
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
         yield f"{time} on {markdown.count(devices, 'GPU')}, if none is ever idle"
     yield f"{_size(peak_disk_gb(config, rows, profile))} of disk at most, with the checkpoints of training jobs"
     if config.experiments:
-        yield f"not in this plan: experiments {', '.join(config.experiments)} (`maxk plan --experiment NAME`)"
+        yield f"not in this plan: experiments {', '.join(config.experiments)} (add `--experiment NAME`)"
     if timed := [f"{row.stage} ({markdown.count(row.measured, 'run')})" for row in rows if row.measured]:
         yield f"measured, not estimated by rates: {', '.join(timed)}"
     yield ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from maxk.artifacts.paths import BASE
+from maxk.artifacts.paths import BASE, command
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.reporting import MEAN, estimates, markdown
@@ -106,8 +106,8 @@ def _blank(config: Config, rows: Sequence[str]) -> Iterator[str]:
     owners = {row: str(config.owner(row)) for row in rows}
     for owner in dict.fromkeys(owners.values()):
         labels = "; ".join(config.label(row) for row in rows if owners[row] == owner)
-        target = config.layout.experiment(owner, "csv")
-        yield f"Blank until `snakemake --cores all {target}` has been run, and the tables after it: {labels}."
+        done = command(config.layout, config.layout.experiment(owner, "csv"))
+        yield f"Blank until `{done}` has been run, and the tables after it: {labels}."
 
 
 # --------------------------------------------------------------------------------------------------------------- notes

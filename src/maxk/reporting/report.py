@@ -1,6 +1,6 @@
 """The report: everything about an experiment in one HTML file that opens without a network.
 
-It opens on the result: one sentence, the main table and the main figure. Findings, further figures and tables, the
+It opens on the result: two sentences, the main table and the main figure. Findings, further figures and tables, the
 experiments that have been made, and what made the results follow. The parts are those of the other stages: the summary,
 figures (PNG) and tables (Markdown, CSV) are read from their files and put into the template `report.html.j2`.
 
@@ -20,7 +20,6 @@ from markupsafe import Markup
 
 from maxk.artifacts import files
 from maxk.config import Config
-from maxk.errors import UserError
 from maxk.reporting import experiments, figures, headline, lineage, summary, tables
 from maxk.reporting.load import Scores
 
@@ -64,7 +63,7 @@ def to_html(scores: Scores, config: Config, revision: str | None) -> str:
     stages = lineage.stages(config.layout)
     return environment.get_template("report.html.j2").render(
         name=config.name,
-        result=headline.sentence(result, config) if result else "No policy has scores on every dataset.",
+        result=headline.sentences(result, config) if result else "No policy has scores on every dataset.",
         summary={key: html(text) for key, text in vars(found).items()},
         main=drawn.pop(MAIN_FIGURE),
         figures=list(drawn.values()),
@@ -138,4 +137,4 @@ def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file; run `maxk table all`, then `maxk figure all`") from None
+        raise files.absent(path) from None

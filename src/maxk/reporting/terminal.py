@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import IO
 
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.theme import Theme
 
-from maxk.errors import UserError
-
 _THEME = Theme({"markdown.em": "underline"})  # Markdown cannot underline; emphasis stands for it
 _MARKS = re.compile(r"</?u>|\*\*|\\")  # take no room in the terminal
 _GAP = 2  # columns between two cells
-
-
-def show(path: str, file: IO[str] | None = None) -> None:
-    """Prints a Markdown file that `maxk table` wrote. Raises UserError if there is no such file."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; run `maxk table {Path(path).stem}`") from None
-    write(text, file)
 
 
 def write(text: str, file: IO[str] | None = None) -> None:

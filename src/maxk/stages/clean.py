@@ -41,7 +41,7 @@ KINDS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"{', '.join(KINDS)}; without one, all are shown")
-    parser.add_argument("--config", help="the experiment's config file; by default the default experiment")
+    parser.add_argument("--config", help="config file of the experiment (default: the default experiment)")
     parser.add_argument("--yes", action="store_true", help="remove the named kinds")
 
 

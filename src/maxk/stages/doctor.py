@@ -25,7 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
-from maxk.config import Config
+from maxk import data
+from maxk.config import Config, HubBase
+from maxk.config.messages import together
+from maxk.data import hub
 from maxk.errors import UserError
 from maxk.training import accelerate_config
 
@@ -38,25 +41,31 @@ PIPELINE_EXTRAS = ("torch", "grade", "trl", "pipeline")
 
 @dataclass(frozen=True)
 class Check:
-    """A result. If a check is not `ok`, no experiment can run; one that is may still have a `fix`."""
+    """A result. If a check is not `ok`, no experiment can run; what is `absent` only some of them need."""
 
     name: str
     found: str
     ok: bool = True
     fix: str = ""
+    absent: bool = False
+
+    @property
+    def mark(self) -> str:
+        return "BAD" if not self.ok else "–" if self.absent else "ok"
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What experiments need from a machine: GPUs, memory of the smallest one in GB, and vLLM."""
+    """What experiments need from a machine: GPUs, memory of the smallest one in GB, vLLM, and the Hugging Face hub."""
 
     gpus: int
     gpu_gb: float
     vllm: bool
+    hub: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", help="a config file to check too, such as config/mine.yaml")
+    parser.add_argument("--config", help="config file of an experiment to check too, such as config/mine.yaml")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,10 +73,10 @@ def run(args: argparse.Namespace) -> int:
     experiments = {name: configuration.experiment(path) for name, path in scales.items()}
     asked = next(iter(experiments))
     gpu_gb = gpus()
-    machine = Machine(len(gpu_gb), min(gpu_gb, default=0.0), find_spec("vllm") is not None)
-    checks = [*machine_checks(gpu_gb), *software_checks(experiments[asked])]
+    machine = Machine(len(gpu_gb), min(gpu_gb, default=0.0), find_spec("vllm") is not None, hub_responds())
+    checks = [*machine_checks(gpu_gb, machine.hub), *software_checks(experiments[asked])]
     for check in checks:
-        print(f"{'ok' if check.ok else 'BAD':4} {check.name:10} {check.found}")
+        print(f"{check.mark:4} {check.name:10} {check.found}")
         if check.fix:
             print(f"{'':15} → {check.fix}")
     print()
@@ -97,16 +106,17 @@ def hub_responds() -> bool:
     return True
 
 
-def machine_checks(gpu_gb: list[float]) -> Iterator[Check]:
+def machine_checks(gpu_gb: list[float], online: bool) -> Iterator[Check]:
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     cores, disk_gb = len(os.sched_getaffinity(0)), shutil.disk_usage(".").free / 1e9
     yield Check("machine", f"{cores} cores, {memory_gb:.0f} GB memory, {disk_gb:.0f} GB of disk free")
-    found = ", ".join(f"{gb:.0f} GB" for gb in gpu_gb)
+    sizes = ", ".join(f"{gb:.0f} GB" for gb in gpu_gb)
     unused = "nvidia-smi is here but torch finds no GPU: `make environment LOCK=gpu`, or fix the driver"
     advice = unused if shutil.which("nvidia-smi") and not gpu_gb else ""
-    yield Check("gpu", f"{len(gpu_gb)}: {found}" if gpu_gb else "none: everything runs on the CPU", fix=advice)
+    found = f"{len(gpu_gb)}: {sizes}" if gpu_gb else "none: everything runs on the CPU"
+    yield Check("gpu", found, fix=advice, absent=not gpu_gb)
     silent = "does not respond, or HF_HUB_OFFLINE is set: only cached or local models and datasets work"
-    yield Check("hub", "responds" if hub_responds() else silent)
+    yield Check("hub", "responds" if online else silent, absent=not online)
     yield check_vllm(bool(gpu_gb))
 
 
@@ -116,7 +126,7 @@ def check_vllm(gpu: bool) -> Check:
         with contextlib.suppress(metadata.PackageNotFoundError):
             return Check("vllm", f"{name} {metadata.version(name)}")
     advice = "make environment LOCK=gpu" if gpu else ""
-    return Check("vllm", "not installed; only `backend: vllm` needs it", fix=advice)
+    return Check("vllm", "not installed; only `backend: vllm` needs it", fix=advice, absent=True)
 
 
 # -------------------------------------------------------------------------------------------------------- the software
@@ -198,7 +208,7 @@ def check_tracking(config: Config) -> Check:
     from maxk.tracking import server
 
     if not config.tracking.enabled:
-        return Check("tracking", "off (tracking.enabled)")
+        return Check("tracking", "off (tracking.enabled)", absent=True)
     shown = server.without_secrets(server.address(config))
     try:
         server.ask(server.address(config))
@@ -232,6 +242,8 @@ def obstacles(config: Config, machine: Machine) -> Iterator[str]:
             "`training.processes` with `accelerate`, `training.lora`, or a smaller base"
         )
     yield from sorted(set(_unsound(config)))
+    if faults := list(_unreadable(config, machine.hub)):
+        yield together(faults)
     if not machine.vllm and "vllm" in (config.sampling.backend, config.training.generator.backend):
         yield "it uses `backend: vllm`, which is not installed: `make environment LOCK=gpu`, or use `transformers`"
 
@@ -244,6 +256,20 @@ def _unsound(config: Config) -> Iterator[str]:
                 accelerate_config.require_sound(training, config.gpus)
             except UserError as error:
                 yield str(error)
+
+
+def _unreadable(config: Config, online: bool) -> Iterator[str]:
+    """Models and data that can be read neither here nor from the hub."""
+    for need in _needs(config):
+        if (fault := hub.fault(need.where, need.revision, need.kind, need.holds, online)) is not None:
+            yield f"{need.key} {need.where}: {fault}"
+
+
+def _needs(config: Config) -> Iterator[data.Need]:
+    if isinstance(config.base, HubBase):
+        yield data.Need("base.model", config.base.model, config.base.revision, "model", "*.safetensors")
+    for name, section in config.datasets.items():
+        yield from data.needs(name, section)
 
 
 def needed_gpu_gb(config: Config) -> float:

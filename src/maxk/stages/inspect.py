@@ -51,10 +51,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _problems(config: Config, name: str, split: str) -> list[Problem]:
-    path = config.layout.problems(name)
-    if not Path(path).exists():
-        raise UserError(f"{path}: no such file; run `maxk prepare {name}`")
-    return files.read_problems(path, split)
+    return files.read_problems(config.layout.problems(name), split)
 
 
 def _trained_on(config: Config, name: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""`maxk plan [CONFIGFILE]`: the cost of an experiment, before anything runs.
+"""`maxk plan`: the cost of an experiment, before anything runs.
 
-    maxk plan
-    maxk plan config/paper.yaml --experiment k_sweep
+    maxk plan                                                   # of the default experiment
+    maxk plan --config config/paper.yaml --experiment k_sweep
 
 See `maxk.reporting.plan`.
 """
@@ -14,7 +14,7 @@ from maxk import config as configuration
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", nargs="?", metavar="CONFIGFILE", help="overlays the default experiment")
+    parser.add_argument("--config", help="config file of the experiment (default: the default experiment)")
     parser.add_argument("--rates", help="measured rates; by default config/rates.yaml")
     parser.add_argument("--profile", help="a profile of the rates; by default that of the base model")
     parser.add_argument("--experiment", help="a key of `experiments`: plan its policies, not those of the main tables")

@@ -55,7 +55,7 @@ def write(config: Config, name: str, folder: Path) -> None:
         raise UserError(f"{what}; {_example(config)}")
     path = Path(config.layout.policy(name))
     if not path.exists():
-        raise UserError(f"{path}: no such file; train it first: `snakemake --cores all {path}`")
+        raise files.absent(path)
     policy = files.read_policy(path)
     if not Path(policy.model).is_dir():
         raise UserError(f"{policy.model}: no such folder, but {path} names it; delete {path} and train {name} again")

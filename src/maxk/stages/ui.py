@@ -32,14 +32,13 @@ _CLOSED = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", help="config file of the experiment (default: the default experiment)")
     parser.add_argument("--port", type=int, default=5000, help="port of the page (default: 5000)")
 
 
 def run(args: argparse.Namespace) -> None:
     from maxk.tracking import mirror, page, server
 
-    config = configuration.experiment(args.config)
+    config = configuration.load(args.config)
     if not config.tracking.enabled:
         raise UserError("tracking.enabled is false: nothing was tracked; set it to true and run again")
     where = files.read_json(config.layout.tracking)
