@@ -87,7 +87,7 @@ def test_show_without_a_name_lists_the_tables(configured: Config, capsys: pytest
     ("arguments", "said"),
     [
         (["shwo"], "maxk: no command 'shwo' (did you mean 'show'?); see `maxk --help`"),
-        (["doctor", "config/mini.yaml"], "maxk doctor: no argument config/mini.yaml; see `maxk doctor --help`"),
+        (["doctor", "config/mini.yaml"], "maxk doctor: unrecognized arguments: config/mini.yaml; see `maxk doctor"),
         (["grade", "a"], "maxk grade: the following arguments are required: samples; see `maxk grade --help`"),
         (["compare", "a", "b", "--level", "95"], "maxk compare: argument --level: '95' is not a number above 0 and "),
     ],

@@ -63,10 +63,12 @@ def test_the_command_reads_what_prepare_wrote(
     seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    files.write_text(seconds.layout.config, seconds.model_dump_json())
     files.write_text("config.json", seconds.model_dump_json())
     name = seconds.training.datasets[0]
     assert cli.main(["inspect", name, "--config", "config.json"]) == 2
-    assert f"run `maxk prepare {name}`" in capsys.readouterr().err
+    made = f"snakemake --configfile {seconds.layout.config} --cores all {seconds.layout.problems(name)}"
+    assert f"no such file; make it: `{made}`" in capsys.readouterr().err
     assert cli.main(["inspect", "nothing", "--config", "config.json"]) == 2
     assert "no dataset 'nothing'" in capsys.readouterr().err
 
