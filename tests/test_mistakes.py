@@ -455,7 +455,7 @@ def test_a_job_killed_for_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "killed (SIGKILL), most likely because memory ran out" in said
     assert "raise the mem_mb of the job" in said
     assert "logs/prepare/pocket-short.log" in said
-    assert "maxk: failed: see above" in said
+    assert "maxk: Finished work is kept" in said
 
 
 def _make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

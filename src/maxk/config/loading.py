@@ -106,8 +106,8 @@ def experiment(path: str | Path | None) -> Config:
 
     A resolved configuration (`results/NAME/config.json`) describes itself.
     """
-    changes = read_yaml(path) if path is not None else {}
-    return parse(overlay(defaults(), changes))
+    standard = defaults()
+    return parse(standard if path is None else overlay(standard, read_yaml(path)))
 
 
 def load(path: str | Path) -> Config:
