@@ -56,8 +56,8 @@ made](#how-these-results-were-made).
 ## Answers
 
 An experiment has a question and rules, both written into `config/config.yaml` before its run. A rule compares two
-policies and holds two answers, and the numbers choose one. **Bold**: the difference is shown, that is, it has the sign
-asked for and a p-value below {alpha:.2g}, Holm-corrected over the rules of the experiment; {shown} of {rules} are.
+policies and holds two answers, and the numbers choose one. **Bold in this table**: the difference is shown. It has the
+sign asked for, and p < {alpha:.2g}, Holm-corrected over the rules of the experiment; {shown} of {rules} are.
 "Not shown" is no evidence of equality. Intervals are in the sections that the questions link to.
 """
 

@@ -332,18 +332,13 @@ def _errors(findings: Findings) -> Iterator[str]:
 
 
 def _markdown_cells(row: Mapping[str, Any], findings: Findings) -> list[str]:
-    def interval(key: str, sign: str = "") -> str:
-        if pd.isna(row[key]):
-            return "–"
-        return markdown.with_ends(row[key], row[f"{key}_low"], row[f"{key}_high"], f"{sign}.3f")
-
     def plain(key: str) -> str:
         return "–" if pd.isna(row[key]) else f"{row[key]:.3f}"
 
     mark = " ✓" if row["chosen"] == "yes" else ""
-    estimates = [interval("max@1")]
+    estimates = [markdown.of_row(row, "max@1")]
     for quantity in findings.quantities[1:]:
-        estimates += [interval(quantity), interval(f"{quantity}_difference", "+")]
+        estimates += [markdown.of_row(row, quantity), markdown.of_row(row, f"{quantity}_difference", "+.3f")]
     ends = [plain("final_kl"), plain("final_entropy"), plain("train_max@1_at_kl"), plain("train_max@n_at_kl")]
     return [markdown.escape(row["label"]) + mark, *estimates, *ends]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from maxk.statistics import MEAN_BOUNDS, Estimate
 
@@ -48,6 +49,13 @@ def with_ends(value: float, low: float, high: float, form: str = ".3f") -> str:
         return f"{value:{form}}"
     ends = "no spread" if high - low < _WIDTH else f"{low:{form}}, {high:{form}}"
     return f"{value:{form}} [{ends}]"
+
+
+def of_row(row: Mapping[str, Any], key: str, form: str = ".3f") -> str:
+    """The value of a row at `key` with its interval, `key`_low to `key`_high; a dash for None and NaN."""
+    if row[key] is None or math.isnan(row[key]):
+        return "–"
+    return with_ends(row[key], row[f"{key}_low"], row[f"{key}_high"], form)
 
 
 def p_value(p: float) -> str:

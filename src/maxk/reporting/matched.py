@@ -247,16 +247,11 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
 
 
 def _cells(row: Mapping[str, Any], findings: Findings) -> Iterator[str]:
-    def interval(key: str, sign: str = "") -> str:
-        if pd.isna(row[key]):
-            return "–"
-        return markdown.with_ends(row[key], row[f"{key}_low"], row[f"{key}_high"], f"{sign}.3f")
-
     yield from (markdown.escape(row["label"]), row["at"])
     yield "–" if pd.isna(row["kl"]) else f"{row['kl']:.3f}"
     yield "–" if pd.isna(row["tokens"]) else f"{row['tokens'] / 1e6:.2f}"
-    yield from (interval(quantity) for quantity in findings.quantities)
-    yield from (interval(f"{quantity}_difference", "+") for quantity in findings.quantities)
+    yield from (markdown.of_row(row, quantity) for quantity in findings.quantities)
+    yield from (markdown.of_row(row, f"{quantity}_difference", "+.3f") for quantity in findings.quantities)
 
 
 # ----------------------------------------------------------------------------------------------------- figure
