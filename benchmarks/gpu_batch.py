@@ -18,7 +18,7 @@ import argparse
 import gc
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,7 @@ from trl import GRPOTrainer
 
 import trainer as common
 from maxk.config import Config
-from maxk.evaluation import problem_grader
-from maxk.grading import Grader
+from maxk.training.grading import Grading
 from maxk.training.reward import PassRateReward
 from maxk.training.trainer import PolicyTrainer
 from maxk.trl.vllm import request_groups, return_no_logprobs
@@ -49,8 +48,8 @@ class Variant:
     logprobs: bool = False  # vLLM returns log-probabilities that nothing uses
     detokenize: bool = False  # vLLM decodes tokens that TRL decodes again
     reward_in_line: bool = False  # grade after the reference pass, not beside it
+    reward_in_thread: bool = False  # grade in a thread of the trainer's process, not in a process of its own
     one_load: bool = False  # hand all weights to vLLM in one call, not one per tensor
-    one_timeout: bool = False  # a program that exceeds its CPU time in one test fails the tests after it
     n_requests: bool = False  # ask vLLM for the n completions of a prompt in n requests, not in one
 
 
@@ -73,10 +72,9 @@ VARIANTS = {
     "batch_128": Variant({"per_device_batch_size": 128}),
     "reference_bfloat16": Variant({"reference_precision": "bfloat16"}),
     "compile": Variant({"torch_compile": True}),
-    "one_timeout": Variant(one_timeout=True),
-    "one_timeout_64": Variant({"per_device_batch_size": 64}, one_timeout=True),
     "logprobs": Variant(logprobs=True),
     "reward_in_line": Variant(reward_in_line=True),
+    "reward_in_thread": Variant(reward_in_thread=True),
     "one_load": Variant(one_load=True),
     "n_requests": Variant(n_requests=True),
 }
@@ -95,17 +93,18 @@ def main() -> None:
     parent.VLLMGeneration = SharedEngine(parent.VLLMGeneration)
     with common.experiment(args.config, args.model) as (config, model):
         print(f"{'seconds per batch':20s}", *(f"{name:>16s}" for name in (*COLUMNS, "peak GiB", "mean reward")))
-        with Grader(problem_grader.limits(config), config.verification.workers, config.verification.sandbox) as grader:
+        graded = common.problems(config)
+        with Grading(config, graded, apart=True) as process, Grading(config, graded, apart=False) as thread:
             for name in args.variants:
-                print(f"{name:20s}", *measured(config, model, VARIANTS[name], grader, args), flush=True)
+                variant = VARIANTS[name]
+                reward = PassRateReward(thread if variant.reward_in_thread else process)
+                print(f"{name:20s}", *measured(config, model, variant, reward, args), flush=True)
 
 
-def measured(config: Config, model: str, variant: Variant, grader: Grader, args: argparse.Namespace) -> list[str]:
+def measured(
+    config: Config, model: str, variant: Variant, reward: PassRateReward, args: argparse.Namespace
+) -> list[str]:
     """A row of the table, formatted."""
-    limits = problem_grader.limits(config)
-    if variant.one_timeout:
-        limits = replace(limits, total_cpu_s=limits.cpu_s)
-    reward = PassRateReward(grader, common.problems(config), limits)
     trainer = make(config, model, variant, reward, args)
     timer = BatchTimer(args.iterations)
     trainer.add_callback(timer)

@@ -4,4 +4,5 @@ import sys
 
 from maxk.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":  # processes that a stage spawns import this module
+    sys.exit(main())
