@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import argparse
 import gc
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, chdir, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -93,12 +95,20 @@ def main() -> None:
     parent.VLLMGeneration = SharedEngine(parent.VLLMGeneration)
     with common.experiment(args.config, args.model) as (config, model):
         print(f"{'seconds per batch':20s}", *(f"{name:>16s}" for name in (*COLUMNS, "peak GiB", "mean reward")))
-        graded = common.problems(config)
-        with Grading(config, graded, apart=True) as process, Grading(config, graded, apart=False) as thread:
-            for name in args.variants:
-                variant = VARIANTS[name]
-                reward = PassRateReward(thread if variant.reward_in_thread else process)
-                print(f"{name:20s}", *measured(config, model, variant, reward, args), flush=True)
+        for name in args.variants:
+            with grading(config, apart=not VARIANTS[name].reward_in_thread) as graded:
+                row = measured(config, model, VARIANTS[name], PassRateReward(graded), args)
+            print(f"{name:20s}", *row, flush=True)
+
+
+@contextmanager
+def grading(config: Config, apart: bool) -> Iterator[Grading]:
+    """Grading that knows no verdicts of earlier variants, which sample many of the same programs."""
+    problems = common.problems(config)
+    with ExitStack() as stack:
+        with chdir(stack.enter_context(tempfile.TemporaryDirectory())):  # where it opens its cache
+            opened = stack.enter_context(Grading(config, problems, apart))
+        yield opened
 
 
 def measured(
