@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import argparse
 import gc
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, chdir, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,7 +30,8 @@ from trl import GRPOTrainer
 
 import trainer as common
 from maxk.config import Config
-from maxk.training.grading import Grading
+from maxk.evaluation import problem_grader
+from maxk.grading import Grader
 from maxk.training.reward import PassRateReward
 from maxk.training.trainer import PolicyTrainer
 from maxk.trl.vllm import request_groups, return_no_logprobs
@@ -50,7 +49,6 @@ class Variant:
     logprobs: bool = False  # vLLM returns log-probabilities that nothing uses
     detokenize: bool = False  # vLLM decodes tokens that TRL decodes again
     reward_in_line: bool = False  # grade after the reference pass, not beside it
-    reward_in_thread: bool = False  # grade in a thread of the trainer's process, not in a process of its own
     one_load: bool = False  # hand all weights to vLLM in one call, not one per tensor
     n_requests: bool = False  # ask vLLM for the n completions of a prompt in n requests, not in one
 
@@ -76,7 +74,6 @@ VARIANTS = {
     "compile": Variant({"torch_compile": True}),
     "logprobs": Variant(logprobs=True),
     "reward_in_line": Variant(reward_in_line=True),
-    "reward_in_thread": Variant(reward_in_thread=True),
     "one_load": Variant(one_load=True),
     "n_requests": Variant(n_requests=True),
 }
@@ -95,26 +92,14 @@ def main() -> None:
     parent.VLLMGeneration = SharedEngine(parent.VLLMGeneration)
     with common.experiment(args.config, args.model) as (config, model):
         print(f"{'seconds per batch':20s}", *(f"{name:>16s}" for name in (*COLUMNS, "peak GiB", "mean reward")))
-        for name in args.variants:
-            with grading(config, apart=not VARIANTS[name].reward_in_thread) as graded:
-                row = measured(config, model, VARIANTS[name], PassRateReward(graded), args)
-            print(f"{name:20s}", *row, flush=True)
+        with Grader(problem_grader.limits(config), config.verification.workers, config.verification.sandbox) as grader:
+            for name in args.variants:
+                print(f"{name:20s}", *measured(config, model, VARIANTS[name], grader, args), flush=True)
 
 
-@contextmanager
-def grading(config: Config, apart: bool) -> Iterator[Grading]:
-    """Grading that knows no verdicts of earlier variants, which sample many of the same programs."""
-    problems = common.problems(config)
-    with ExitStack() as stack:
-        with chdir(stack.enter_context(tempfile.TemporaryDirectory())):  # where it opens its cache
-            opened = stack.enter_context(Grading(config, problems, apart))
-        yield opened
-
-
-def measured(
-    config: Config, model: str, variant: Variant, reward: PassRateReward, args: argparse.Namespace
-) -> list[str]:
+def measured(config: Config, model: str, variant: Variant, grader: Grader, args: argparse.Namespace) -> list[str]:
     """A row of the table, formatted."""
+    reward = PassRateReward(grader, common.problems(config), problem_grader.limits(config))
     trainer = make(config, model, variant, reward, args)
     timer = BatchTimer(args.iterations)
     trainer.add_callback(timer)

@@ -4,5 +4,4 @@ import sys
 
 from maxk.cli import main
 
-if __name__ == "__main__":  # processes that a stage spawns import this module
-    sys.exit(main())
+sys.exit(main())

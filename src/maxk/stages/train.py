@@ -34,8 +34,8 @@ from maxk.tracking import reporters
 from maxk.training import accelerate_config
 
 if TYPE_CHECKING:
+    from maxk.grading import Grader
     from maxk.training.callbacks import StopOnSignal
-    from maxk.training.grading import Grading
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -178,28 +178,29 @@ def _publish_milestones(job: _Job, policy: Policy) -> None:
 def _optimise(job: _Job, run: tracking.Run) -> dict[str, Any]:
     """Trains and saves the model; returns what it was made with."""
     from maxk.artifacts import environment
-    from maxk.training.grading import Grading
+    from maxk.evaluation import problem_grader
 
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    problems = [problem for path in job.data.values() for problem in files.read_problems(path, "train")]
-    with Grading(job.config, problems, apart=job.config.gpus > 0) as grading:
-        run.tag("maxk.sandbox", grading.tier)
-        trainer, stop = _trainer(job, problems, grading, run)
+    with problem_grader.grader(job.config) as grader:
+        grader.canary()
+        run.tag("maxk.sandbox", grader.tier)
+        trainer, stop = _trainer(job, grader, run)
         if trainer.is_world_process_zero():
             _unpublish(job)
         _train_or_stop(trainer, job, stop)
-        for complaint in grading.complaints():
+        for complaint in grader.stats.complaints():
             print(complaint, file=sys.stderr)
         if stop.received:
             trainer.accelerator.wait_for_everyone()  # the end of one process ends those that still save
             raise SystemExit(128 + signal.SIGTERM)
         _save_model(trainer, job.folder / "model")
-        return {**environment.versions(), "sandbox": grading.tier}
+        return {**environment.versions(), "sandbox": grader.tier}
 
 
-def _trainer(job: _Job, problems: list[Problem], grading: Grading, run: tracking.Run) -> tuple[Any, StopOnSignal]:
+def _trainer(job: _Job, grader: Grader, run: tracking.Run) -> tuple[Any, StopOnSignal]:
     """The trainer, before its first step, and its callback that receives SIGTERM."""
     from maxk.artifacts import environment, models
+    from maxk.evaluation import problem_grader
 
     training, base = job.training, job.base
     with environment.without("mlflow", "sklearn", *(() if training.lora else ("peft",))):
@@ -210,6 +211,7 @@ def _trainer(job: _Job, problems: list[Problem], grading: Grading, run: tracking
 
     environment.quiet_libraries()
     _take_only_its_part(training)
+    problems = [problem for path in job.data.values() for problem in files.read_problems(path, "train")]
     tokenizer = models.tokenizer(base.model, base.revision, padding_side="left")
     rows, heldout = _prompts(job, problems, tokenizer)
     order = schedule(training, len(rows), job.seed)
@@ -217,7 +219,7 @@ def _trainer(job: _Job, problems: list[Problem], grading: Grading, run: tracking
     tracked = reporters.arguments(job.config, job.name)
     trainer = PolicyTrainer(
         model=base.model,
-        reward_funcs=[PassRateReward(grading)],
+        reward_funcs=[PassRateReward(grader, problems, problem_grader.limits(job.config))],
         args=arguments(training, job.checkpoints, job.seed, len(order), base.revision, **tracked),
         train_dataset=rows.select(order),
         eval_dataset=heldout,
