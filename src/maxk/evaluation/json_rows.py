@@ -42,6 +42,13 @@ def rows(path: Path, unique: bool = False) -> Iterator[Row]:
         yield from _items(file, path, unique) if is_array else _lines(file, path, unique)
 
 
+def first_row(path: Path) -> Row:
+    """The first row. Raises UserError if there is none."""
+    if (first := next(rows(path), None)) is None:
+        raise UserError(f"{path}: is empty")
+    return first
+
+
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
     try:

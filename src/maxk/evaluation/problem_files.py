@@ -43,21 +43,9 @@ LONGEST_S, LARGEST_MB = 3600.0, 1 << 20
 
 # What the graders of LiveCodeBench and APPS import before a solution, which may rely on it.
 _STARRED = (
-    *(
-        "string",
-        "re",
-        "datetime",
-        "collections",
-        "heapq",
-        "bisect",
-        "copy",
-        "math",
-        "random",
-        "statistics",
-        "itertools",
-    ),
-    *("functools", "operator", "io", "sys", "json", "builtins", "typing"),
-)
+    "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json "
+    "builtins typing"
+).split()
 _LCB_PRELUDE = "".join(f"from {name} import *\n" for name in _STARRED) + (
     f"import {', '.join(name for name in _STARRED if name not in ('builtins', 'typing'))}\n"
     "sys.setrecursionlimit(50000)\n"
@@ -156,9 +144,7 @@ def read_problems(path: Path, limits: Limits, form: str | None = None, ignore: C
     left_out: dict[str, str] = {}
     chosen: ProblemForm | None = FORMS[form] if form else None
     for row in _problem_rows(path):
-        chosen = chosen or detect(row, FORMS.values(), "problems")
-        if not chosen.matches(row):
-            detect(row, [chosen], "problems")  # raises, naming the keys
+        chosen = detect(row, [chosen] if chosen else FORMS.values(), "problems")
         _refuse_lost_keys(row, chosen, ignore)
         problem_id = chosen.identify(row)
         try:

@@ -66,9 +66,7 @@ class SampleFile:
         checked: Any = None  # keys of the last row checked: nearly all rows have the same, and each check costs time
         for row in rows(self.path):
             if row.value.keys() != checked:
-                chosen = chosen or detect(row, FORMS.values(), "samples")
-                if not chosen.matches(row):
-                    detect(row, [chosen], "samples")  # raises, naming the keys
+                chosen = detect(row, [chosen] if chosen else FORMS.values(), "samples")
                 checked = row.value.keys()
             if chosen is FORMS["lm-eval"]:
                 _require_one_filter(row, filters)
