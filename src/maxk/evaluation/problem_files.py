@@ -29,10 +29,10 @@ from typing import Any
 
 from maxk.artifacts import packed_tests
 from maxk.artifacts.digests import digest_of
+from maxk.artifacts.json_rows import Row, encodable, identifier, list_of, number, rows, text
 from maxk.artifacts.json_text import described, parsed
 from maxk.errors import UserError, suggest
 from maxk.evaluation import function_tests
-from maxk.evaluation.json_rows import Row, encodable, identifier, list_of, number, rows, text
 from maxk.grading import CheckerProgram, Limits, Submission, extract_program
 from maxk.grading.comparison import LINES, RULES, TOKENS
 from maxk.grading.inputs import read_tests

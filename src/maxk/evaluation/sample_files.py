@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from maxk.artifacts.json_rows import Row, first_given, identifier, rows
 from maxk.artifacts.json_text import described
 from maxk.errors import UserError
-from maxk.evaluation.json_rows import Row, first_given, identifier, rows
 from maxk.evaluation.problem_files import Form, Task, detect
 from maxk.grading import extract_program
 

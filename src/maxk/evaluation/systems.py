@@ -212,8 +212,8 @@ def read_results(path: Path) -> Sequence[Seed] | None:
 
 
 def _verdicts(path: Path) -> Sequence[Seed] | None:
+    from maxk.artifacts.json_rows import first_row
     from maxk.evaluation import verdict_files
-    from maxk.evaluation.json_rows import first_row
 
     return [of_tally(verdict_files.tally(path))] if verdict_files.is_verdict(first_row(path)) else None
 

@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _read(args: argparse.Namespace, reader: compare.Reader, path: Path) -> Any:
+    from maxk.artifacts.json_rows import first_row
     from maxk.evaluation import selection, verdict_shards
-    from maxk.evaluation.json_rows import first_row
     from maxk.evaluation.sample_files import SampleFile
     from maxk.evaluation.verdict_files import is_verdict
 
