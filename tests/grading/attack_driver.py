@@ -73,6 +73,14 @@ def beside_others(grader: Grader, attacks: list[Submission]) -> tuple[list[Verdi
     return verdicts[2::3], [verdict.reward for at, verdict in enumerate(verdicts) if at % 3 != 2]
 
 
+def prepared(source: str, bait: dict[str, Path], ports: list[str]) -> str:
+    """An attack with the places of its bait and the ports of the listeners."""
+    for name, value in {**bait, "HOME": Path.home()}.items():
+        source = source.replace(f"@{name}@", str(value))
+    source = source.replace("47111", ports[0]).replace("47112", ports[1])
+    return source.replace("maxk-attack", f"maxk-attack-{ports[0]}")
+
+
 def main(tier: str, folder: Path, *modes: str) -> dict:
     os.environ["SB_SECRET"] = "in the environment"
     secret, outside = folder / "secret.txt", folder / "outside"
@@ -89,14 +97,7 @@ def main(tier: str, folder: Path, *modes: str) -> dict:
     outputs: dict[str, str] = {}
     items = []
     for path in attacks:
-        source = path.read_text()
-        for name, value in (("SECRET_FILE", secret), ("OUTSIDE_DIR", outside), ("HOME", Path.home())):
-            source = source.replace(f"@{name}@", str(value))
-        source = (
-            source.replace("47111", ports[0])
-            .replace("47112", ports[1])
-            .replace("maxk-attack", f"maxk-attack-{ports[0]}")
-        )
+        source = prepared(path.read_text(), {"SECRET_FILE": secret, "OUTSIDE_DIR": outside}, ports)
 
         def see(stdin: str, expected: str, output: str, name: str = path.stem) -> bool:
             outputs[name] = output
