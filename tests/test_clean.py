@@ -112,7 +112,7 @@ def test_a_folder_in_use_is_refused(folder: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["cache"], "no kind 'cache'; known: caches, checkpoints, shards, experiment"),
+        (["cache"], "no kind 'cache' (did you mean 'caches'?); known: caches, checkpoints, shards, experiment"),
         (["--yes"], "--yes needs the kinds to remove"),
         (["caches", "--config", "absent.yaml"], "absent.yaml: no such file"),
     ],

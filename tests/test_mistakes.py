@@ -220,7 +220,7 @@ MISTAKES = {
             "make it: `snakemake --cores all results/policies/grppo/seed0/policy",
         ),
     ),
-    "an unknown table": Mistake("maxk table table99", ("no table 'table99'", "has table1, table2")),
+    "an unknown table": Mistake("maxk table table99", ("no table 'table99'", "known: table1, table2")),
     "an unknown table to show": Mistake(
         "maxk show table99", ("no table 'table99' in results/; there are table2, summary",), _made_tables
     ),

@@ -8,8 +8,11 @@ keeps its traceback.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _AGAIN = "and run again: finished work is kept"
 _DISK = f"the disk is full; free some space {_AGAIN}"
@@ -56,6 +59,19 @@ def suggest(got: str, known: Iterable[str]) -> str:
     """The end of a message on an unknown name: the nearest known one, if one is near."""
     nearest = get_close_matches(got, list(known), n=1)
     return f" (did you mean {nearest[0]!r}?)" if nearest else ""
+
+
+def unknown(got: object, known: Iterable[str]) -> str:
+    """The end of a message on an unknown name: the nearest known one, if one is near, and all of them."""
+    names = list(known)
+    return f"{suggest(str(got), names)}; known: {', '.join(names) or 'none'}"
+
+
+def lookup(known: Mapping[str, T], name: str, what: str) -> T:
+    """`known[name]`. Raises UserError, with the nearest name and all of them, if there is none."""
+    if name not in known:
+        raise UserError(f"no {what} {name!r}{unknown(name, known)}")
+    return known[name]
 
 
 def resource_error(error: BaseException) -> str | None:

@@ -142,8 +142,8 @@ def _estimate(sides: Sequence[Sequence[Floats]]) -> Estimate:
     dfs = [(len(one) - 1) / (1 + PER_KURTOSIS * _excess_kurtosis(one)) for one in per_problem]
     seed_df = satterthwaite([1 / len(side[0]) for side in seeded], [len(side[0]) - 1 for side in seeded])
     of_seeds = sum(np.mean([one.mean(axis=1) for one in side], axis=0).var(ddof=1) / len(side[0]) for side in seeded)
-    interaction = sum(_interaction(one) for side in seeded for one in side) / datasets**2
-    variance, df = combined(sum(of_problems), of_seeds, interaction, satterthwaite(of_problems, dfs), seed_df)
+    of_both = sum(interaction(one) / one.size for side in seeded for one in side) / datasets**2
+    variance, df = combined(sum(of_problems), of_seeds, of_both, satterthwaite(of_problems, dfs), seed_df)
     return Estimate(value, float(variance), float(df), *fixed, seed_df=seed_df)
 
 
@@ -169,11 +169,11 @@ def combined(
     return variance, np.maximum(1.0, 1 / (few / seed_df + (1 - w) ** 2 / np.asarray(problem_df)))
 
 
-def _interaction(values: Floats) -> float:
-    """Variance that the interaction of seeds and problems contributes to the mean of values [seeds, problems]."""
+def interaction(values: Floats) -> float:
+    """Mean square of what neither a problem nor a seed explains, of values [seeds, problems]."""
     rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
     seeds, problems = values.shape
-    return float((rest**2).sum() / ((seeds - 1) * max(1, problems - 1)) / (seeds * problems))
+    return float((rest**2).sum() / ((seeds - 1) * max(1, problems - 1)))
 
 
 def _excess_kurtosis(values: Floats) -> float:

@@ -210,7 +210,7 @@ def test_missing_keys_are_named(tmp_path: Path) -> None:
     assert fault(tmp_path, {**without, "test": []}).startswith(
         ":1: unknown key 'test' (did you mean 'tests'?); known: id"
     )
-    assert fault(tmp_path, [1]).startswith(" (row 1): expected an object, got int 1")
+    assert fault(tmp_path, [1]).startswith(" (row 1): expected a JSON object, got int 1")
 
 
 def test_further_keys_are_named_to_be_ignored(tmp_path: Path) -> None:

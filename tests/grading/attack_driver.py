@@ -1,6 +1,6 @@
 """Runs every attack in one tier and prints as JSON what happened; started by test_attacks.py in a process namespace.
 
-    python attack_driver.py TIER FOLDER
+    python attack_driver.py TIER FOLDER MODE …
 
 FOLDER is a folder of this user's own, where the bait is laid. What no output can tell is looked at from outside:
 files, connections, processes left over, the server's survival.
@@ -73,7 +73,15 @@ def beside_others(grader: Grader, attacks: list[Submission]) -> tuple[list[Verdi
     return verdicts[2::3], [verdict.reward for at, verdict in enumerate(verdicts) if at % 3 != 2]
 
 
-def main(tier: str, folder: Path) -> dict:
+def prepared(source: str, bait: dict[str, Path], ports: list[str]) -> str:
+    """An attack with the places of its bait and the ports of the listeners."""
+    for name, value in {**bait, "HOME": Path.home()}.items():
+        source = source.replace(f"@{name}@", str(value))
+    source = source.replace("47111", ports[0]).replace("47112", ports[1])
+    return source.replace("maxk-attack", f"maxk-attack-{ports[0]}")
+
+
+def main(tier: str, folder: Path, *modes: str) -> dict:
     os.environ["SB_SECRET"] = "in the environment"
     secret, outside = folder / "secret.txt", folder / "outside"
     secret.write_text("s3cret content")
@@ -89,14 +97,7 @@ def main(tier: str, folder: Path) -> dict:
     outputs: dict[str, str] = {}
     items = []
     for path in attacks:
-        source = path.read_text()
-        for name, value in (("SECRET_FILE", secret), ("OUTSIDE_DIR", outside), ("HOME", Path.home())):
-            source = source.replace(f"@{name}@", str(value))
-        source = (
-            source.replace("47111", ports[0])
-            .replace("47112", ports[1])
-            .replace("maxk-attack", f"maxk-attack-{ports[0]}")
-        )
+        source = prepared(path.read_text(), {"SECRET_FILE": secret, "OUTSIDE_DIR": outside}, ports)
 
         def see(stdin: str, expected: str, output: str, name: str = path.stem) -> bool:
             outputs[name] = output
@@ -108,31 +109,38 @@ def main(tier: str, folder: Path) -> dict:
             with Grader(workers=1, sandbox=tier, mode="fork") as grader:
                 grader.grade([Submission(source, [(stdin, "something else")], limits, see)])
             outputs["control"] = outputs[MEMORY_SCAN]
-    with Grader(workers=2, sandbox=tier, mode="fork") as grader:
-        verdicts, rewards = beside_others(grader, items)
-        chosen, restarts = grader.tier, grader.stats.restarts
-    with Grader(workers=1, sandbox=tier) as shared:
-        again, more = beside_others(shared, items)
-        restarts += shared.stats.restarts
+    verdicts: dict[str, list[Verdict]] = {}
+    rewards: set[float] = set()
+    restarts = 0
+    for mode in modes:
+        with Grader(workers=2 if mode == "fork" else 1, sandbox=tier, mode=mode) as grader:
+            verdicts[mode], honest = beside_others(grader, items)
+            rewards |= set(honest)
+            chosen, restarts = grader.tier, restarts + grader.stats.restarts
     time.sleep(0.3)
     for sock in sockets:
         sock.close()
     return {
         "tier": chosen,
         "uid": os.getuid(),
-        "statuses": {path.stem: verdict.statuses[0] for path, verdict in zip(attacks, verdicts, strict=True)},
-        "statuses_auto": {path.stem: verdict.statuses[0] for path, verdict in zip(attacks, again, strict=True)},
-        "cpu_s": {path.stem: one.cpu_s + two.cpu_s for path, one, two in zip(attacks, verdicts, again, strict=True)},
+        "statuses": {
+            mode: {path.stem: verdict.statuses[0] for path, verdict in zip(attacks, found, strict=True)}
+            for mode, found in verdicts.items()
+        },
+        "cpu_s": {
+            path.stem: [one for verdict in found for one in verdict.cpu_s]
+            for path, *found in zip(attacks, *verdicts.values(), strict=True)
+        },
         "outputs": {name: text[:2000] for name, text in outputs.items()},
         "secret": secret.read_text(),
         "outside": {path.name: path.read_text()[:100] for path in outside.iterdir()},
         "written": [str(p) for b in ("/tmp", "/var/tmp", "/dev/shm") for p in Path(b).glob("*_pwn")],
         "touched": touched,
-        "honest": sorted(set(rewards + more)),
+        "honest": sorted(rewards),
         "restarts": restarts,
         "processes": processes(),
     }
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]))))
+    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from maxk import cli
+from maxk.artifacts import json_rows
 from maxk.errors import UserError
-from maxk.evaluation import json_rows
 from maxk.stages import grade
 
 PROBLEMS = [
@@ -138,7 +138,7 @@ def test_ungraded_samples_are_named_not_averaged(files: tuple[Path, Path]) -> No
         ([PROBLEMS[0], {**PROBLEMS[0], "tests": PROBLEMS[1]["tests"]}], [], "'double' is there twice"),
         (PROBLEMS, [{"problem_id": "x", "program": ""}], "no problem 'x'"),
         (PROBLEMS, [{"problem_id": "any"}], r"s.jsonl:1: no known form of samples; got the keys problem_id"),
-        ([[1]], [], "p.jsonl, item 1: expected a JSON object, got int"),
+        ([[1]], [], r"p.jsonl \(row 1\): expected a JSON object, got int"),
         ([], [], "no problem; the order is"),
     ],
 )

@@ -505,7 +505,19 @@ def pids_group() -> Iterator[Path]:
             pytest.skip("control groups do not limit processes here")
         yield group
     finally:
-        group.rmdir()
+        remove_group(group)
+
+
+def remove_group(group: Path) -> None:
+    """A killed process stays in its group until it has exited and been reaped; the kernel says EBUSY until then."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return group.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
 
 
 def run_in(group: Path, most: int, script: str) -> subprocess.CompletedProcess[str]:

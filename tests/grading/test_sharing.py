@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from maxk.grading import Grader, Limits, Submission
 from maxk.grading.sandbox import _PRELOAD
-from maxk.grading.sharing import language, may_share
-from maxk.grading.sharing.language import refusal
+from maxk.grading.sharing import language, refusal
 
 CORPUS = Path(__file__).with_name("corpus.jsonl.gz")
 
@@ -327,7 +326,7 @@ def test_common_idioms_are_admitted(source: str) -> None:
 def test_most_of_the_corpus_is_admitted() -> None:
     with gzip.open(CORPUS, "rt") as file:
         sources = [json.loads(line)["source"] for line in file]
-    assert sum(may_share(ast.parse(source)) for source in sources) >= 0.95 * len(sources)
+    assert sum(refusal(ast.parse(source)) is None for source in sources) >= 0.95 * len(sources)
 
 
 def test_importing_what_may_be_imported_does_nothing() -> None:
@@ -440,7 +439,7 @@ def test_no_admitted_expression_reaches_shared_state(target: str, value: str) ->
         tree = ast.parse(source)
     except SyntaxError:
         return
-    if not may_share(tree):
+    if refusal(tree):
         return
     stdin, stdout = sys.stdin, sys.stdout
     with warnings.catch_warnings():
@@ -451,9 +450,3 @@ def test_no_admitted_expression_reaches_shared_state(target: str, value: str) ->
     assert (sys.stdin, sys.stdout) == (stdin, stdout)
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         vars(stream).pop("mark", None) if hasattr(stream, "__dict__") else None
-
-
-def test_nodes_are_walked_as_by_the_standard_library(root: Path) -> None:
-    for path in (root / "src").rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        assert language._walk(tree) == list(ast.walk(tree))

@@ -11,11 +11,11 @@ from state_programs import PROGRAMS
 from maxk.grading import Grader, Limits, Submission
 from maxk.grading.confined import wire
 from maxk.grading.pool import Run, Server
-from maxk.grading.sharing import may_share
+from maxk.grading.sharing import refusal
 
 INPUTS = ("1\n", "2\n", "3\n", "1\n")
 NAMES = [name for name, _ in PROGRAMS]
-ADMITTED = {name for name, source in PROGRAMS if may_share(ast.parse(source))}
+ADMITTED = {name for name, source in PROGRAMS if refusal(ast.parse(source)) is None}
 
 
 @pytest.fixture(scope="module")
@@ -82,4 +82,4 @@ CLOCKS = ["time()", "monotonic()", "perf_counter()", "process_time()", "time_ns(
 def test_there_is_no_clock(call: str) -> None:
     """How long something takes tells whether memory is fresh and code is warm."""
     for source in (f"import time\ntime.{call}", f"from time import *\n{call}"):
-        assert not may_share(ast.parse(source))
+        assert refusal(ast.parse(source))

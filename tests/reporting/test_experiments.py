@@ -141,7 +141,7 @@ def test_reports_are_reproducible_and_figures_drawn(study: Experiment) -> None:
 
 
 def test_an_unknown_experiment_is_one_line(study: Experiment) -> None:
-    with pytest.raises(UserError, match=r"no experiment 'studi'; this configuration has study"):
+    with pytest.raises(UserError, match=r"no experiment 'studi' \(did you mean 'study'\?\); known: study"):
         experiments.write("studi", study.config)
 
 

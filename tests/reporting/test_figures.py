@@ -90,7 +90,7 @@ def test_figures_about_training_are_those_of_experiments_that_train(experiment: 
     untrained = experiment(objectives={}).config
     assert list(figures.figures(untrained)) == ["max_at_k", "max_at_k_grid", "figure1", "figure2", "clusters"]
     assert list(figures.figures(experiment().config)) == list(figures.FIGURES)
-    with pytest.raises(UserError, match=r"no figure 'training'; this experiment has max_at_k, max_at_k_grid, figure1"):
+    with pytest.raises(UserError, match=r"no figure 'training'; known: max_at_k, max_at_k_grid, figure1"):
         figures.get(untrained, "training")
 
 
@@ -175,7 +175,7 @@ def test_without_statistics_the_command_that_makes_them_is_named(small: Experime
 
 
 def test_an_unknown_figure_is_one_line(small: Experiment) -> None:
-    with pytest.raises(UserError, match=r"no figure 'figure9'; this experiment has max_at_k, differences"):
+    with pytest.raises(UserError, match=r"no figure 'figure9' \(did you mean 'figure\d'\?\); known: max_at_k"):
         figures.get(small.config, "figure9")
 
 

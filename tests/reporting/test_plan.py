@@ -153,7 +153,7 @@ def test_an_experiment_is_planned(
     ]
     assert f"{8 * 2490 * 8:,}" in row
     assert cli.main(["plan", "--config", "config/paper.yaml", "--experiment", "sweep"]) == 2
-    assert "no experiment 'sweep'; this configuration has k_sweep" in capsys.readouterr().err
+    assert "no experiment 'sweep' (did you mean 'k_sweep'?); known: k_sweep" in capsys.readouterr().err
 
 
 def test_an_unknown_base_or_profile_is_named(config: Config, rates: Rates) -> None:

@@ -84,7 +84,9 @@ def test_the_paper_s_tables_are_declared(small: Experiment) -> None:
     assert declared["table5"].title.startswith("pass@k on easy")
     assert [c.header for c in declared["table14"].columns] == ["max@1", "max@2", "max@128"]
     assert {c.dataset for c in declared["table14"].columns} == {"hard"}
-    with pytest.raises(UserError, match=r"no table 'table9'; this experiment has table1, .*, table14, statistics"):
+    with pytest.raises(
+        UserError, match=r"no table 'table9' \(did you mean 'table\d+'\?\); known: table1, .*, statistics"
+    ):
         tables.table(small.config, "table9")
 
 

@@ -136,12 +136,17 @@ def test_an_optimiser_is_loaded_to_the_device_of_a_process_on_the_cpu(tmp_path: 
     assert loaded["moment"].tolist() == [0.0, 1.0, 2.0]
 
 
-class StopAfter(TrainerCallback):
-    def __init__(self, step: int) -> None:
-        self.step = step
+class KeepCheckpoints(TrainerCallback):
+    """Copies every checkpoint, of which the trainer keeps two: what a run killed after that step would leave."""
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        control.should_training_stop = state.global_step >= self.step
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        shutil.copytree(Path(args.output_dir, f"checkpoint-{state.global_step}"), self.at(state.global_step))
+
+    def at(self, step: int) -> str:
+        return str(self.folder / f"checkpoint-{step}")
 
 
 def steps(trainer: PolicyTrainer) -> list[dict[str, float]]:
@@ -159,12 +164,11 @@ def test_resumed_equals_uninterrupted(
 ) -> None:
     """Interrupted after the first, second (the end of an epoch) and third of four generation batches."""
     options = {"training": {**training, "epochs": 2.0}}
-    whole = trained(letters_model, tmp_path / "whole", objective, **options)
+    kept = KeepCheckpoints(tmp_path / "kept")
+    whole = trained(letters_model, tmp_path / "whole", objective, callbacks=[kept], **options)
     for batches in after:
-        folder, last = tmp_path / str(batches), batches * math.prod(training.values())
-        stopped = trained(letters_model, folder, objective, callbacks=[StopAfter(last)], **options)
-        assert stopped.state.global_step == last
-        resumed = trained(letters_model, folder, objective, resume=str(folder / f"checkpoint-{last}"), **options)
+        checkpoint = kept.at(batches * math.prod(training.values()))
+        resumed = trained(letters_model, tmp_path / str(batches), objective, resume=checkpoint, **options)
         assert steps(resumed) == [pytest.approx(entry, rel=1e-5) for entry in steps(whole)]
         assert difference(weights(whole.model), weights(resumed.model), weights(letters_model)) < ROUNDING
 
@@ -173,14 +177,13 @@ def test_resumed_equals_uninterrupted(
 def test_an_entropy_target_is_approached_and_the_controller_survives_a_stop(letters_model: str, tmp_path: Path) -> None:
     options = {"training": {"epochs": 4.0, "entropy_bonus": EntropyBonus(target=9.0, step=0.2)}}
     free = trained(letters_model, tmp_path / "free", "grpo", training={"epochs": 4.0})
-    whole = trained(letters_model, tmp_path / "whole", "grpo", **options)
+    kept = KeepCheckpoints(tmp_path / "kept")
+    whole = trained(letters_model, tmp_path / "whole", "grpo", callbacks=[kept], **options)
     coefficients = [entry["entropy_coef"] for entry in whole.state.log_history if "entropy_coef" in entry]
     assert coefficients == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0, 1.0, 1.0, 1.0])
     assert steps(whole)[-1]["entropy"] > steps(free)[-1]["entropy"]
 
-    folder = tmp_path / "stopped"
-    trained(letters_model, folder, "grpo", callbacks=[StopAfter(3)], **options)
-    resumed = trained(letters_model, folder, "grpo", resume=str(folder / "checkpoint-3"), **options)
+    resumed = trained(letters_model, tmp_path / "resumed", "grpo", resume=kept.at(3), **options)
     assert steps(resumed) == [pytest.approx(entry, rel=1e-5) for entry in steps(whole)]
 
 
@@ -196,15 +199,14 @@ def test_an_entropy_is_followed_on_both_sides_and_after_a_stop(letters_model: st
             config = TRAINING.model_copy(update=options["training"])
             self.add_callback(FollowEntropy(self, [0.0] * 4 + [9.0] * 4, config))
 
-    whole = trained(letters_model, tmp_path / "whole", "grpo", kind=Following, **options)
+    kept = KeepCheckpoints(tmp_path / "kept")
+    whole = trained(letters_model, tmp_path / "whole", "grpo", kind=Following, callbacks=[kept], **options)
     used = [entry["entropy_coef"] for entry in whole.state.log_history if "entropy_coef" in entry]
     assert used == pytest.approx([0.0, -0.2, -0.4, -0.5, -0.5, -0.3, -0.1, 0.1])
     free = trained(letters_model, tmp_path / "free", "grpo", training={"epochs": 4.0})
     assert steps(whole)[4]["entropy"] < steps(free)[4]["entropy"]
 
-    folder = tmp_path / "stopped"
-    trained(letters_model, folder, "grpo", kind=Following, callbacks=[StopAfter(3)], **options)
-    resumed = trained(letters_model, folder, "grpo", kind=Following, resume=str(folder / "checkpoint-3"), **options)
+    resumed = trained(letters_model, tmp_path / "resumed", "grpo", kind=Following, resume=kept.at(3), **options)
     assert steps(resumed) == [pytest.approx(entry, rel=1e-5) for entry in steps(whole)]
 
 

@@ -20,24 +20,13 @@ from maxk.config.training import Training
 from maxk.config.verification import Verification
 from maxk.data import Dataset
 from maxk.data.prompts import Prompt
-from maxk.errors import UserError, suggest
+from maxk.errors import UserError, lookup, suggest
 from maxk.schema import Name, Section, Seed
 
 BASE_LABEL = "Base model"
 CLOSING_FENCE = "\n```\n"  # of a code block; an opening fence names a language
-RESERVED = (
-    "benchmarks",
-    "cache",
-    "data",
-    "drawn",
-    "experiments",
-    "logs",
-    "mlartifacts",
-    "policies",
-    "samples",
-    "scores",
-    "verdicts",
-    "wandb",
+RESERVED = frozenset(
+    "benchmarks cache data drawn experiments logs mlartifacts policies samples scores verdicts wandb".split()
 )
 
 
@@ -231,10 +220,7 @@ class Config(Section):
 
         Raises UserError if there is no such experiment.
         """
-        if experiment not in self.experiments:
-            known = ", ".join(self.experiments) or "none"
-            raise UserError(f"no experiment {experiment!r}; this configuration has {known}")
-        return self.only(self.experiments[experiment].evaluated)
+        return self.only(lookup(self.experiments, experiment, "experiment").evaluated)
 
     def milestones(self, objective: str) -> int:
         """Evenly spaced points at which the objective's trainings keep their weights, the end included; at least 1."""
@@ -287,10 +273,7 @@ class Config(Section):
 
     def training_of(self, objective: str) -> Training:
         """`training` with the objective's own keys laid over it. Raises UserError for an unknown objective."""
-        known, name = self.every_objective, trained(objective)
-        if name not in known:
-            raise UserError(f"no objective {name!r}{suggest(name, known)}; known: {', '.join(known) or 'none'}")
-        own = dict(known[name].training)
+        own = lookup(self.every_objective, trained(objective), "objective").training
         return Training.model_validate({**self.training.model_dump(), **own})
 
     def entropy_of(self, objective: str) -> str | None:

@@ -16,7 +16,6 @@ Errors are UserErrors that name file, row, column, what was expected and what wa
 from __future__ import annotations
 
 import difflib
-import gzip
 import itertools
 import json
 import re
@@ -30,6 +29,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from maxk.artifacts import json_rows
 from maxk.artifacts.json_text import described, parsed
 from maxk.data import hub
 from maxk.data.hub import Layouts, Place
@@ -176,7 +176,7 @@ def _renamed(name: str, found: Any) -> str:
 def _records(file: str, path: Path, columns: Sequence[str]) -> Iterator[Record]:
     if path.suffix in (".parquet", ".arrow"):
         return _arrow_records(file, path, columns)
-    return _json_records(file, path)
+    return json_rows.rows(path, unique=True, name=file)
 
 
 def _arrow_records(file: str, path: Path, columns: Sequence[str]) -> Iterator[Record]:
@@ -223,40 +223,6 @@ class _ArrowRow(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-def _json_records(file: str, path: Path) -> Iterator[Record]:
-    """JSON lines, or one JSON list. Raises UserError if the file is neither."""
-    where = file
-    try:
-        for where, value in _json_values(file, path):
-            if not isinstance(value, dict):
-                raise UserError(f"{where}: expected an object, got {described(value)}")
-            yield where, value
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        reason = hub.first_line(error)
-        raise UserError(f"{where}: the file cannot be read from here on ({reason}); fetch it again") from error
-
-
-def _json_values(file: str, path: Path) -> Iterator[Record]:
-    """Values with their positions: `FILE:LINE`, or `FILE (row N)` in a list. A byte-order mark is skipped."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8-sig") as lines:
-        first = next(lines, "")
-        if first.lstrip().startswith("["):
-            values = _parsed(file, first + lines.read())
-            yield from ((f"{file} (row {number})", value) for number, value in enumerate(values, 1))
-            return
-        for number, line in enumerate(itertools.chain([first], lines), 1):
-            if line.strip():
-                yield f"{file}:{number}", _parsed(f"{file}:{number}", line)
-
-
-def _parsed(where: str, text: str) -> Any:
-    try:
-        return parsed(text, unique=True)
-    except ValueError as error:
-        raise UserError(f"{where}: not JSON ({error}); fetch the file again or fix the line") from None
 
 
 # --------------------------------------------------------------------------------------------------------------- JSON

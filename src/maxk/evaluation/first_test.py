@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from maxk.estimators import Floats
 from maxk.evaluation.scoring import rewards
+from maxk.grading.verdicts import PASSED
 
 
 def by_first_test(verdicts: pa.Table, n: int) -> tuple[Floats, Floats] | None:
@@ -20,6 +21,6 @@ def by_first_test(verdicts: pa.Table, n: int) -> tuple[Floats, Floats] | None:
     tests = pc.list_value_length(statuses).to_numpy(zero_copy_only=False).astype(np.float64)
     if (tests < 2).any():
         return None
-    first = pc.equal(pc.list_element(statuses, 0), "passed").to_numpy(zero_copy_only=False).astype(np.float64)
+    first = pc.equal(pc.list_element(statuses, 0), PASSED).to_numpy(zero_copy_only=False).astype(np.float64)
     others = (rewards(pa.chunked_array([statuses])) * tests - first) / (tests - 1)
     return first.reshape(-1, n), others.reshape(-1, n)

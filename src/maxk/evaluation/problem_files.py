@@ -29,10 +29,10 @@ from typing import Any
 
 from maxk.artifacts import packed_tests
 from maxk.artifacts.digests import digest_of
+from maxk.artifacts.json_rows import Row, encodable, identifier, list_of, number, rows, text
 from maxk.artifacts.json_text import described, parsed
 from maxk.errors import UserError, suggest
 from maxk.evaluation import function_tests
-from maxk.evaluation.json_rows import Row, encodable, identifier, list_of, number, rows, text
 from maxk.grading import CheckerProgram, Limits, Submission, extract_program
 from maxk.grading.comparison import LINES, RULES, TOKENS
 from maxk.grading.inputs import read_tests
@@ -43,21 +43,9 @@ LONGEST_S, LARGEST_MB = 3600.0, 1 << 20
 
 # What the graders of LiveCodeBench and APPS import before a solution, which may rely on it.
 _STARRED = (
-    *(
-        "string",
-        "re",
-        "datetime",
-        "collections",
-        "heapq",
-        "bisect",
-        "copy",
-        "math",
-        "random",
-        "statistics",
-        "itertools",
-    ),
-    *("functools", "operator", "io", "sys", "json", "builtins", "typing"),
-)
+    "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json "
+    "builtins typing"
+).split()
 _LCB_PRELUDE = "".join(f"from {name} import *\n" for name in _STARRED) + (
     f"import {', '.join(name for name in _STARRED if name not in ('builtins', 'typing'))}\n"
     "sys.setrecursionlimit(50000)\n"
@@ -156,9 +144,7 @@ def read_problems(path: Path, limits: Limits, form: str | None = None, ignore: C
     left_out: dict[str, str] = {}
     chosen: ProblemForm | None = FORMS[form] if form else None
     for row in _problem_rows(path):
-        chosen = chosen or detect(row, FORMS.values(), "problems")
-        if not chosen.matches(row):
-            detect(row, [chosen], "problems")  # raises, naming the keys
+        chosen = detect(row, [chosen] if chosen else FORMS.values(), "problems")
         _refuse_lost_keys(row, chosen, ignore)
         problem_id = chosen.identify(row)
         try:

@@ -18,8 +18,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from maxk.artifacts.json_rows import Row
 from maxk.errors import UserError
-from maxk.evaluation.json_rows import Row
 from maxk.evaluation.problem_files import Task
 from maxk.evaluation.sample_files import Sample
 from maxk.grading.verdicts import PASSED, TIME_LIMIT

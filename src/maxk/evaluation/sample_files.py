@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from maxk.artifacts.json_rows import Row, first_given, identifier, rows
 from maxk.artifacts.json_text import described
 from maxk.errors import UserError
-from maxk.evaluation.json_rows import Row, first_given, identifier, rows
 from maxk.evaluation.problem_files import Form, Task, detect
 from maxk.grading import extract_program
 
@@ -66,9 +66,7 @@ class SampleFile:
         checked: Any = None  # keys of the last row checked: nearly all rows have the same, and each check costs time
         for row in rows(self.path):
             if row.value.keys() != checked:
-                chosen = chosen or detect(row, FORMS.values(), "samples")
-                if not chosen.matches(row):
-                    detect(row, [chosen], "samples")  # raises, naming the keys
+                chosen = detect(row, [chosen] if chosen else FORMS.values(), "samples")
                 checked = row.value.keys()
             if chosen is FORMS["lm-eval"]:
                 _require_one_filter(row, filters)

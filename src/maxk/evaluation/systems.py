@@ -212,13 +212,10 @@ def read_results(path: Path) -> Sequence[Seed] | None:
 
 
 def _verdicts(path: Path) -> Sequence[Seed] | None:
+    from maxk.artifacts.json_rows import first_row
     from maxk.evaluation import verdict_files
-    from maxk.evaluation.json_rows import rows
 
-    first = next(rows(path), None)
-    if first is None:
-        raise UserError(f"{path}: is empty")
-    return [of_tally(verdict_files.tally(path))] if verdict_files.is_verdict(first) else None
+    return [of_tally(verdict_files.tally(path))] if verdict_files.is_verdict(first_row(path)) else None
 
 
 def of_tally(tally: Any) -> Seed:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import CodeType
 
 from maxk.grading.parsing import DEEPEST, depth
-from maxk.grading.sharing import may_share
+from maxk.grading.sharing import refusal
 
 _LONGEST = 20_000  # characters
 _LARGEST = 1 << 18  # bytes of code
@@ -45,7 +45,7 @@ def plan(source: str, share: bool) -> Plan:
             return Plan(broken=True)
         except (RecursionError, MemoryError):
             return Plan()
-    return Plan(code, shared=share and may_share(tree)) if len(marshal.dumps(code)) <= _LARGEST else Plan()
+    return Plan(code, shared=share and refusal(tree) is None) if len(marshal.dumps(code)) <= _LARGEST else Plan()
 
 
 def _strains(node: ast.AST) -> bool:

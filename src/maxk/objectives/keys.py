@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Iterable
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
@@ -29,10 +27,3 @@ def allowed(annotation: Any) -> str:
     if get_args(annotation):
         return " or ".join(map(allowed, get_args(annotation)))
     return ALLOWED.get(annotation, getattr(annotation, "__name__", str(annotation)))
-
-
-def nearest(got: Any, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the most similar known one, else all of them."""
-    known = sorted(known)
-    near = [] if got is None else difflib.get_close_matches(str(got), known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known) or 'none'}"

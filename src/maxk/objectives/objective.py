@@ -29,8 +29,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
+from maxk.errors import unknown
 from maxk.objectives import schedule
-from maxk.objectives.keys import accepts, allowed, nearest
+from maxk.objectives.keys import accepts, allowed
 from maxk.objectives.schedule import Schedule
 from maxk.objectives.subsets import unusable_groups
 
@@ -199,7 +200,7 @@ def require_known(kind: type[Objective], names: Iterable[str], others: Iterable[
     known = [*(field.name for field in fields(kind)), *others]
     for name in names:
         if name not in known:
-            raise ValueError(f"{kind.type} has no key {name!r}{nearest(name, known)}")
+            raise ValueError(f"{kind.type} has no key {name!r}{unknown(name, known)}")
 
 
 def kind_of(name: Any) -> type[Objective]:
@@ -207,9 +208,9 @@ def kind_of(name: Any) -> type[Objective]:
     if isinstance(name, str) and ":" in name:
         return _imported(name)
     if name is None:
-        raise ValueError(f"an objective needs a `type`{nearest(name, OBJECTIVES)}")
+        raise ValueError(f"an objective needs a `type`{unknown(name, sorted(OBJECTIVES))}")
     if not isinstance(name, str) or name not in OBJECTIVES:
-        raise ValueError(f"unknown objective type {name!r}{nearest(name, OBJECTIVES)}")
+        raise ValueError(f"unknown objective type {name!r}{unknown(name, sorted(OBJECTIVES))}")
     return OBJECTIVES[name]
 
 

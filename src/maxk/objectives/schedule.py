@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeGuard, get_args
 
-from maxk.objectives.keys import nearest
+from maxk.errors import unknown
 
 Shape = Literal["linear", "cosine", "step"]
 
@@ -43,7 +43,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.schedule not in get_args(Shape):
-            raise ValueError(f"unknown schedule of k {self.schedule!r}{nearest(self.schedule, get_args(Shape))}")
+            raise ValueError(f"unknown schedule of k {self.schedule!r}{unknown(self.schedule, get_args(Shape))}")
         if not (_is_k(self.start) and _is_k(self.end)):
             raise ValueError(f"start and end of k must be integers above 0, got {self.start!r} and {self.end!r}")
         if self.at is not None and self.schedule != "step":
@@ -83,7 +83,7 @@ def parse(k: Any) -> int | Schedule:
         names = [field.name for field in fields(Schedule)]
         for name in k:
             if name not in names:
-                raise ValueError(f"a schedule of k has no key {name!r}{nearest(name, names)}")
+                raise ValueError(f"a schedule of k has no key {name!r}{unknown(name, names)}")
         for name in names[:3]:
             if name not in k:
                 raise ValueError(f"a schedule of k needs {name!r}, got {dict(k)!r}")

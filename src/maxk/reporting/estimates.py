@@ -262,6 +262,17 @@ def contrast(
     }
 
 
+def columns(quantity: str, own: Sequence[float | None], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Cells of a table of experiments: mean and interval `own`, then the difference to the reference, if there is one.
+
+    change: of `contrast`, or empty.
+    """
+    names = [f"{quantity}{end}" for end in ("", "_low", "_high")]
+    found = dict(zip(names, own, strict=True)) | {f"{quantity}_difference": change.get("difference")}
+    found |= {f"{quantity}_difference_{end}": change.get(end) for end in ("low", "high")}
+    return found | {f"{quantity}_p_mean": change.get("p_mean")}
+
+
 def _seeds(scores: Scores, pair: tuple[str, str], datasets: Sequence[str]) -> int:
     """Training seeds behind a difference: of the policy that has fewer; the base model is not trained."""
     counts = [len(scores.cells[row, dataset].seeds) for row in pair if row != BASE for dataset in datasets]

@@ -271,10 +271,7 @@ def _estimates(findings: Findings, policy: str) -> dict[str, Any]:
     for quantity in findings.quantities:
         own = findings.mean(policy, quantity)
         change = findings.compare(policy, findings.experiment.reference, quantity)
-        found |= {quantity: own.get("mean"), f"{quantity}_low": own.get("low"), f"{quantity}_high": own.get("high")}
-        found |= {f"{quantity}_difference": change.get("difference")}
-        found |= {f"{quantity}_difference_{end}": change.get(end) for end in ("low", "high")}
-        found[f"{quantity}_p_mean"] = change.get("p_mean")
+        found |= estimates.columns(quantity, [own.get(key) for key in ("mean", "low", "high")], change)
     return found
 
 

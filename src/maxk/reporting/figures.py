@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
-from maxk.errors import UserError
+from maxk.errors import lookup
 from maxk.reporting import MEAN
 
 if TYPE_CHECKING:
@@ -78,10 +78,7 @@ def figures(config: Config) -> dict[str, Figure]:
 
 def get(config: Config, name: str) -> Figure:
     """A figure by its name. Raises UserError if the experiment has no such figure."""
-    known = figures(config)
-    if name not in known:
-        raise UserError(f"no figure {name!r}; this experiment has {', '.join(known)}")
-    return known[name]
+    return lookup(figures(config), name, "figure")
 
 
 def inputs(scores: Scores, config: Config) -> Inputs:

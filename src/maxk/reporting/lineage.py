@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import yaml
 
 from maxk.artifacts import files, journal
@@ -71,21 +70,14 @@ def configuration(config: Config) -> str:
 
 def stages(layout: Layout) -> dict[str, Stage]:
     """Stages with a recorded job, from Snakemake's benchmark files."""
-    jobs: dict[str, list[Mapping[str, str]]] = {}
+    jobs: dict[str, list[pd.DataFrame]] = {}
     folder = Path(layout.root, "benchmarks")
     for path in sorted(folder.rglob("*.tsv")):
         stage = path.relative_to(folder).parts[0].removesuffix(".tsv")
-        with path.open(newline="") as handle:
-            jobs.setdefault(stage, []).extend(csv.DictReader(handle, delimiter="\t"))
-    return {name: _stage(name, rows) for name, rows in jobs.items()}
+        jobs.setdefault(stage, []).append(pd.read_csv(path, sep="\t", na_values="-"))
+    return {name: _stage(name, pd.concat(frames)) for name, frames in jobs.items()}
 
 
-def _stage(name: str, rows: list[Mapping[str, str]]) -> Stage:
-    wall = [_number(row, "s") for row in rows]
-    return Stage(name, len(rows), sum(wall), sum(_number(row, "cpu_time") for row in rows), max(wall, default=0.0))
-
-
-def _number(row: Mapping[str, str], key: str) -> float:
-    """A number of a benchmark file; a job shorter than Snakemake's first measurement has "NA"."""
-    value = row.get(key)
-    return float(value) if value not in (None, "", "NA", "-") else 0.0
+def _stage(name: str, jobs: pd.DataFrame) -> Stage:
+    """A job shorter than Snakemake's first measurement counts with no CPU time."""
+    return Stage(name, len(jobs), float(jobs.s.sum()), float(jobs.cpu_time.sum()), float(jobs.s.max()))

@@ -214,12 +214,9 @@ def _numbers(findings: Findings, policy: str, point: int | str) -> dict[str, Any
     reference = findings.experiment.reference
     for quantity in findings.quantities:
         own = statistics.mean(findings.values(policy, point, quantity))
-        low, high = own.interval(findings.config.report.confidence, statistics.MEAN_BOUNDS)
-        found |= {quantity: own.value, f"{quantity}_low": low, f"{quantity}_high": high}
+        ends = own.interval(findings.config.report.confidence, statistics.MEAN_BOUNDS)
         change = findings.compare(policy, reference, quantity, point) if policy != reference else {}
-        found |= {f"{quantity}_difference": change.get("difference")}
-        found |= {f"{quantity}_difference_{end}": change.get(end) for end in ("low", "high")}
-        found[f"{quantity}_p_mean"] = change.get("p_mean")
+        found |= estimates.columns(quantity, [own.value, *ends], change)
     return found
 
 

@@ -23,7 +23,7 @@ import pandas as pd
 from maxk.errors import UserError
 from maxk.reporting import markdown
 from maxk.reporting.load import Scores
-from maxk.statistics import Floats, combined, t_quantile
+from maxk.statistics import Floats, combined, interaction, t_quantile
 
 SIMULATIONS = 20_000
 LEVEL = 0.05
@@ -41,7 +41,7 @@ class Components:
 def components(scores: Scores, pair: Sequence[str], dataset: str, quantity: str) -> Components:
     """Estimates them from the scores of two policies. Raises UserError if there are fewer than two seeds of either."""
     values = [_values(scores, policy, dataset, quantity) for policy in pair]
-    rests = [_rest(one) for one in values]
+    rests = [interaction(one) for one in values]
     seeds = [one.mean(axis=1).var(ddof=1) - rest / one.shape[1] for one, rest in zip(values, rests, strict=True)]
     differences = values[0].mean(axis=0) - values[1].mean(axis=0)
     from_rest = sum(rest / len(one) for one, rest in zip(values, rests, strict=True))
@@ -65,12 +65,6 @@ def _values(scores: Scores, policy: str, dataset: str, quantity: str) -> Floats:
     return values
 
 
-def _rest(values: Floats) -> float:
-    """Mean square of what neither a problem nor a seed explains, of values [seeds, problems]."""
-    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
-    return float((rest**2).sum() / ((values.shape[0] - 1) * (values.shape[1] - 1)))
-
-
 def power(parts: Components, difference: float, problems: int, seeds: int) -> float:
     """Probability that the test rejects when the methods differ by `difference`, with `seeds` ≥ 2 of each."""
     rng = np.random.default_rng(0)
@@ -82,9 +76,9 @@ def power(parts: Components, difference: float, problems: int, seeds: int) -> fl
         return variance * rng.chisquare(df, SIMULATIONS) / df
 
     seen = difference + rng.normal(0, np.sqrt(of_problems + 2 * parts.seed / seeds), SIMULATIONS)
-    interaction = estimated(rest, df_seed * df_problem)
+    of_both = estimated(rest, df_seed * df_problem)
     means = estimated(of_problems, df_problem), estimated(of_seeds, df_seed)
-    variance, df = combined(*means, interaction, df_problem, df_seed)
+    variance, df = combined(*means, of_both, df_problem, df_seed)
     of_trainings = t_quantile(LEVEL, df_problem) ** 2 * means[0]
     return float(np.mean(seen**2 > np.maximum(_critical(df) ** 2 * variance, of_trainings)))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
-from maxk.errors import UserError
+from maxk.errors import lookup
 from maxk.reporting import MEAN
 
 if TYPE_CHECKING:
@@ -254,7 +254,4 @@ DIVERSITY = DataTable(
 
 def table(config: Config, name: str) -> Table:
     """A table by its name. Raises UserError if the experiment has no such table."""
-    known = tables(config)
-    if name not in known:
-        raise UserError(f"no table {name!r}; this experiment has {', '.join(known)}")
-    return known[name]
+    return lookup(tables(config), name, "table")

@@ -22,7 +22,7 @@ from rich.filesize import decimal
 from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.config import RESERVED
-from maxk.errors import UserError
+from maxk.errors import UserError, lookup
 
 # What removing a kind costs, and where it is.
 KINDS = {
@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    if unknown := [kind for kind in args.kinds if kind not in KINDS]:
-        raise UserError(f"no kind {unknown[0]!r}; known: {', '.join(KINDS)}")
+    for kind in args.kinds:
+        lookup(KINDS, kind, "kind")
     if args.yes and not args.kinds:
         raise UserError(f"--yes needs the kinds to remove: {', '.join(KINDS)}")
     root = Path(configuration.experiment(args.config).layout.root)

@@ -15,7 +15,7 @@ from maxk.artifacts import files, models
 from maxk.artifacts.paths import BASE
 from maxk.artifacts.records import Problem
 from maxk.config import Config, HubBase, PretrainedBase
-from maxk.errors import UserError
+from maxk.errors import lookup
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +28,8 @@ def run(args: argparse.Namespace) -> None:
 
     config = configuration.load(args.config)
     name = args.dataset
-    if name not in config.datasets:
-        raise UserError(f"inspect: no dataset {name!r}; known: {', '.join(config.datasets)}")
-    splits = {split: _problems(config, name, split) for split in ("train", "test") if config.datasets[name].has(split)}
+    dataset = lookup(config.datasets, name, "dataset")
+    splits = {split: _problems(config, name, split) for split in ("train", "test") if dataset.has(split)}
     tokenizer = _tokenizer(config)
     prompt = config.prompt if tokenizer else config.prompt.model_copy(update={"chat": False})
 

@@ -12,7 +12,7 @@ from maxk import config as configuration
 from maxk import tracking
 from maxk.artifacts import files
 from maxk.artifacts.records import Provenance
-from maxk.errors import UserError
+from maxk.errors import lookup
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,11 +25,10 @@ def run(args: argparse.Namespace) -> None:
 
     config = configuration.load(args.config)
     name, layout = args.dataset, config.layout
-    if name not in config.datasets:
-        raise UserError(f"prepare: no dataset {name!r}; known: {', '.join(config.datasets)}")
+    configured = lookup(config.datasets, name, "dataset")
     settings = config.settings("prepare", dataset=name)
     with tracking.stage(config, "prepare", dataset=name) as run:
-        dataset, commits = data.at_commits(name, config.datasets[name])
+        dataset, commits = data.at_commits(name, configured)
         validate = problem_grader.validate_solutions(config, f"prepare {name}: programs run")
         problems, funnel = data.load(name, dataset, validate)
         for line in data.lines(name, funnel):

@@ -39,18 +39,14 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _read(args: argparse.Namespace, reader: compare.Reader, path: Path) -> Any:
+    from maxk.artifacts.json_rows import first_row
     from maxk.evaluation import selection, verdict_shards
-    from maxk.evaluation.json_rows import rows
     from maxk.evaluation.sample_files import SampleFile
     from maxk.evaluation.verdict_files import is_verdict
 
-    if not verdict_shards.is_parquet(path):
-        first = next(rows(path), None)
-        if first is None:
-            raise UserError(f"{path}: is empty")
-        if not is_verdict(first):
-            verdicts = reader.graded(path).path
-            return selection.read(verdicts, args.visible, SampleFile(path, args.format), args.score)
+    if not verdict_shards.is_parquet(path) and not is_verdict(first_row(path)):
+        verdicts = reader.graded(path).path
+        return selection.read(verdicts, args.visible, SampleFile(path, args.format), args.score)
     if args.score:
         raise UserError(f"{path}: holds verdicts; --score needs the file of samples, and --problems")
     return selection.read(path, args.visible)

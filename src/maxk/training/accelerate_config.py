@@ -1,12 +1,8 @@
-"""How an accelerate config file distributes a model's weights, read as `accelerate launch` reads it.
-
-accelerate_config.read("config/accelerate/fsdp2.yaml").shards
-"""
+"""Whether an accelerate config file, read as `accelerate launch` reads it, suits a training."""
 
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +13,18 @@ DEEPSPEED = "deepspeed==0.19.8"  # the tested version (docs/scale.md)
 REPLICATED = ("NO", "MULTI_CPU", "MULTI_GPU")  # strategies under which every process holds the whole model
 
 
-@dataclass(frozen=True)
-class Sharding:
-    """How weights are distributed.
+def sharding(path: str) -> tuple[str, bool]:
+    """accelerate's `distributed_type` in a config file, and whether only the first process holds the weights it reads.
 
-    strategy    accelerate's `distributed_type`
-    loads_once  FSDP2 with "efficient loading": only the first process holds the weights that it reads
+    The latter is FSDP2 with "efficient loading". Raises UserError if the file cannot be read.
     """
-
-    strategy: str
-    loads_once: bool
-
-    @property
-    def shards(self) -> bool:
-        """Whether each process holds only a part of the weights."""
-        return self.strategy not in REPLICATED
-
-
-def read(path: str) -> Sharding:
-    """The sharding of an accelerate config file; UserError if it cannot be read."""
     content = read_yaml(path)
     strategy = str(content.get("distributed_type", "NO"))
     # Both spellings are accelerate's: fsdp_version and, as in its Python API, version.
     fsdp = {str(key).removeprefix("fsdp_"): value for key, value in (content.get("fsdp_config") or {}).items()}
     fsdp2 = strategy == "FSDP" and str(fsdp.get("version", 1)) == "2"
     # `accelerate launch` defaults to efficient loading.
-    return Sharding(strategy, loads_once=fsdp2 and _true(fsdp.get("cpu_ram_efficient_loading", True)))
+    return strategy, fsdp2 and _true(fsdp.get("cpu_ram_efficient_loading", True))
 
 
 def _true(value: Any) -> bool:
@@ -67,30 +49,30 @@ def require_sound(training: Training, gpus: int) -> None:
         return
     if not Path(file).is_file():
         raise UserError(f"training.accelerate: no file {file!r}; config/accelerate/ holds some")
-    found = read(file)
-    if not found.shards:
+    strategy, loads_once = sharding(file)
+    if strategy in REPLICATED:
         return
     if not gpus:
         raise UserError(
-            f"training.accelerate: {file} shards weights ({found.strategy}) over GPUs, and `gpus` is 0; set `gpus`, or "
+            f"training.accelerate: {file} shards weights ({strategy}) over GPUs, and `gpus` is 0; set `gpus`, or "
             "leave `accelerate` out"
         )
     if training.lora is not None:
         raise UserError(
-            f"training.lora: adapters cannot be merged into weights that {file} shards ({found.strategy}); "
+            f"training.lora: adapters cannot be merged into weights that {file} shards ({strategy}); "
             "use config/accelerate/ddp.yaml, or train all weights"
         )
     if training.reference_precision != "float32":
         raise UserError(
-            f"training.reference_precision: {file} shards the reference model ({found.strategy}) and sets its "
+            f"training.reference_precision: {file} shards the reference model ({strategy}) and sets its "
             "precision; leave the key out"
         )
-    if training.kl_coefficient and found.loads_once:
+    if training.kl_coefficient and loads_once:
         raise UserError(
             f"training.accelerate: set fsdp_cpu_ram_efficient_loading: false in {file}; otherwise only the first "
             "process has the reference model that the KL penalty needs (or set kl_coefficient to 0)"
         )
-    if found.strategy == "DEEPSPEED" and not has_deepspeed():
+    if strategy == "DEEPSPEED" and not has_deepspeed():
         raise UserError(
             f"training.accelerate: {file} needs DeepSpeed, which is not installed: pip install --no-build-isolation "
             f"{DEEPSPEED}, or use config/accelerate/fsdp2.yaml"

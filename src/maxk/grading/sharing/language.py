@@ -24,8 +24,6 @@ import builtins
 import functools
 import importlib
 import re
-import types
-from typing import Any
 
 # Kinds: d data, i iterator (streams, too), f function, t type, k sort key, e exception, c exception that may be caught,
 # @ decorator. A row gives the kinds of the arguments (i: or data; * repeats the last), that of the result, and names.
@@ -105,6 +103,7 @@ _FLOATS = re.compile(
     r"float|complex|pow|json\.loads|statistics\..*|math\.(?!(?:ceil|comb|factorial|floor|gcd|isqrt|lcm|perm|prod)$).*"
 )
 _FORMAT = re.compile(r"(?:[^{}]|\{\{|\}\}|\{\w*(?:![rsa])?(?::[^{}]*)?\})*")  # no attribute, no subscript
+_BINDERS = ((ast.Import, ast.ImportFrom), (ast.FunctionDef, ast.arg, ast.Assign), (ast.Name,))  # in this order
 _PARTS = (ast.expr, ast.stmt, ast.arguments, ast.arg, ast.comprehension, ast.ExceptHandler)
 Signature = tuple[str, str]  # kinds of the arguments and of the result
 
@@ -136,19 +135,6 @@ def refusal(tree: ast.Module) -> str | None:
     return "sets and floats" if check.sets and check.floats else None
 
 
-def _walk(tree: ast.AST) -> list[ast.AST]:
-    """The nodes in the order of `ast.walk`, in half its time; in training this runs for every program."""
-    nodes = [tree]
-    for node in nodes:  # which grows meanwhile
-        for field in node._fields:
-            value = getattr(node, field, None)
-            if isinstance(value, ast.AST):
-                nodes.append(value)
-            elif isinstance(value, list):
-                nodes.extend(part for part in value if isinstance(part, ast.AST))
-    return nodes
-
-
 class _Check:
     """Two walks over a program: the kinds of names, then the kind of every expression against what its place takes."""
 
@@ -157,26 +143,19 @@ class _Check:
         self.sets = self.floats = False
 
     def names(self, tree: ast.Module) -> None:
-        imports: list[Any] = []
-        binders: list[Any] = []
-        names: list[Any] = []
-        others: list[Any] = []
-        lists = {ast.Import: imports, ast.ImportFrom: imports, ast.Name: names}
-        lists |= dict.fromkeys((ast.FunctionDef, ast.arg, ast.Assign), binders)
-        for node in _walk(tree):
-            lists.get(type(node), others).append(node)
-        for node in imports:
-            self._import(node)
-        for node in binders:
-            if isinstance(node, ast.FunctionDef):
-                self._bind(node.name, "f")
-            elif isinstance(node, ast.arg):
-                self._bind(node.arg, "d")
-            elif isinstance(node.targets[0], ast.Name):
-                self._bind(node.targets[0].id, self._kind_of(node.value))
-        for node in names:
-            if not isinstance(node.ctx, ast.Load) and node.id not in self.kinds:
-                self._bind(node.id, "d")
+        nodes = list(ast.walk(tree))
+        for node in (node for types in _BINDERS for node in nodes if type(node) in types):
+            match node:
+                case ast.Import() | ast.ImportFrom():
+                    self._import(node)
+                case ast.FunctionDef(name=name):
+                    self._bind(name, "f")
+                case ast.arg(arg=name):
+                    self._bind(name, "d")
+                case ast.Assign(targets=[ast.Name(id=name), *_], value=value):
+                    self._bind(name, self._kind_of(value))
+                case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name not in self.kinds:
+                    self._bind(name, "d")
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
@@ -214,7 +193,7 @@ class _Check:
 
     def expect(self, node: ast.AST, kinds: str) -> None:
         """Checks a node and all below it; refuses one that is not one of `kinds`."""
-        if not self._visit(node) & set(kinds):
+        if self._visit(node).isdisjoint(kinds):
             raise _Refused(f"{ast.unparse(node)} is not one of {kinds}")
 
     def _visit(self, node: ast.AST) -> set[str]:
@@ -232,8 +211,6 @@ class _Check:
                     self.expect(part, _PLACES.get(f"{kind}.{field}", "d"))
         if isinstance(node, ast.ExceptHandler) and (node.name or not node.type):
             raise _Refused("a handler of everything, or with a name")
-        if isinstance(node, ast.Compare) and not _compares_values(node):
-            raise _Refused("is")
         self._note(node)
         return {{"Lambda": "f", "GeneratorExp": "i"}.get(kind, "d")}
 
@@ -303,6 +280,12 @@ class _Check:
             self.expect(keyword.value, takes)
         return {signature[1]}
 
+    def _Compare(self, node: ast.Compare) -> set[str]:
+        for sign, right in zip(node.ops, node.comparators, strict=True):
+            if isinstance(sign, (ast.Is, ast.IsNot)) and ast.unparse(right) not in ("None", "True", "False"):
+                raise _Refused("is")
+        return self.parts(node)
+
     def _Tuple(self, node: ast.Tuple | ast.List) -> set[str]:
         """A sequence of data, or of types or exceptions where these are allowed."""
         return set("dtc" if node.elts else "d").intersection(*map(self._visit, node.elts))
@@ -334,15 +317,6 @@ def _kinds_of(name: str) -> set[str]:
 def _usable(signature: Signature) -> set[str]:
     """A function may be given to another one unless it takes functions or types, or gives anything but data."""
     return {"f"} if signature[1] == "d" and not set(signature[0]) & set("ft") else set()
-
-
-def _compares_values(node: ast.Compare) -> bool:
-    """Whether `is`, if it occurs, compares with None, True or False."""
-    return all(
-        not isinstance(sign, (ast.Is, ast.IsNot))
-        or (isinstance(right, ast.Constant) and isinstance(right.value, (bool, types.NoneType)))
-        for sign, right in zip(node.ops, node.comparators, strict=True)
-    )
 
 
 def _public_names(module: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 Reads JSON lines, of which one is in memory at a time, and JSON arrays of objects, which are read whole; plain or
 gzipped, with or without a byte order mark. Unreadable input is a UserError that names the file and the line (or array
-item). Standard library only.
+row). Standard library only.
 
     for row in rows(Path("samples.jsonl")):
         row.where, row.value    # "samples.jsonl:1", {"task_id": …}
@@ -25,69 +25,71 @@ _PIECE = 1 << 16  # characters, among which an array must begin
 
 
 class Row(NamedTuple):
-    """A JSON object and its location: "samples.jsonl:3", or "samples.json, item 3"."""
+    """A JSON object and its location: "samples.jsonl:3", or "samples.json (row 3)"."""
 
     where: str
     value: dict[str, Any]
 
 
-def rows(path: Path, unique: bool = False) -> Iterator[Row]:
-    """Yields the rows. Raises UserError if the file cannot be read or an item is not a JSON object.
+def rows(path: Path, unique: bool = False, name: str = "") -> Iterator[Row]:
+    """Yields the rows. Raises UserError if the file cannot be read or a row is not a JSON object.
 
-    unique: refuse objects with duplicate keys, of which JSON readers keep only the last.
+    unique: refuse objects with duplicate keys, of which JSON readers keep only the last. name: of the file, in errors.
     """
-    with _opened(path) as file:
+    name = name or str(path)
+    with _opened(path, name) as file:
         is_array = file.read(_PIECE).lstrip().startswith("[")
         file.seek(0)
-        yield from _items(file, path, unique) if is_array else _lines(file, path, unique)
+        for where, value in _items(file, name, unique) if is_array else _lines(file, name, unique):
+            if not isinstance(value, dict):
+                raise UserError(f"{where}: expected a JSON object, got {described(value)}")
+            yield Row(where, value)
+
+
+def first_row(path: Path) -> Row:
+    """The first row. Raises UserError if there is none."""
+    if (first := next(rows(path), None)) is None:
+        raise UserError(f"{path}: is empty")
+    return first
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
+def _opened(path: Path, name: str) -> Iterator[IO[str]]:
     try:
         if path.exists() and not path.is_file():
             kind = "a folder" if path.is_dir() else "a pipe or device"
-            raise UserError(f"{path}: is {kind}; give a file, which is read several times")
+            raise UserError(f"{name}: is {kind}; give a file, which is read several times")
         with path.open("rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"
         opener: Any = gzip.open if zipped else open
         with opener(path, "rt", encoding="utf-8-sig") as file:
             yield file
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 ({error}); convert it") from None
+        raise UserError(f"{name}: not UTF-8 ({error}); convert it") from None
     except (EOFError, zlib.error) as error:
-        raise UserError(f"{path}: a damaged gzip file ({error}); fetch it again") from None
+        raise UserError(f"{name}: a damaged gzip file ({error}); fetch it again") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise UserError(f"{name}: cannot be read ({error.strerror or error})") from None
 
 
-def _lines(file: IO[str], path: Path, unique: bool) -> Iterator[Row]:
-    name = str(path)
+def _lines(file: IO[str], name: str, unique: bool) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(file, 1):
         if not line.isspace():
             where = f"{name}:{number}"
             try:
-                yield Row(where, _object(where, parsed(line, unique)))
+                yield where, parsed(line, unique)
             except ValueError as error:
                 raise UserError(
                     f"{where}: not JSON ({error}); each line must be one object, or the file one array"
                 ) from None
 
 
-def _object(where: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UserError(f"{where}: expected a JSON object, got {type(value).__name__}")
-    return value
-
-
-def _items(file: IO[str], path: Path, unique: bool) -> Iterator[Row]:
+def _items(file: IO[str], name: str, unique: bool) -> Iterator[tuple[str, Any]]:
     try:
         items = parsed(file.read(), unique)
     except ValueError as error:
-        raise UserError(f"{path}: not JSON ({error})") from None
-    for number, item in enumerate(items, 1):
-        where = f"{path}, item {number}"
-        yield Row(where, _object(where, item))
+        raise UserError(f"{name}: not JSON ({error})") from None
+    yield from ((f"{name} (row {number})", item) for number, item in enumerate(items, 1))
 
 
 # ------------------------------------------------------------------------------------------------------ fields

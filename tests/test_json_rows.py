@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from maxk.artifacts.json_rows import rows
 from maxk.errors import UserError
-from maxk.evaluation.json_rows import rows
 
 OBJECTS: list[dict[str, Any]] = [{"a": 1, "text": 'quotes " and ], [ {'}, {}, {"b": [{"c": None}], "é": "\u2028"}]
 
@@ -35,7 +35,7 @@ def test_arrays_and_lines_plain_or_gzipped(tmp_path: Path, indent: int | None, z
     array = json.dumps(OBJECTS, indent=indent).encode()
     found = list(rows(written(tmp_path, pack(mark + b" \n" + array + b"\n"), "f.json")))
     assert [row.value for row in found] == OBJECTS
-    assert found[2].where == f"{tmp_path}/f.json, item 3"
+    assert found[2].where == f"{tmp_path}/f.json (row 3)"
 
 
 def test_integers_beyond_pythons_limit_are_kept_as_text(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_integers_beyond_pythons_limit_are_kept_as_text(tmp_path: Path) -> None:
         (b'{"a":' + b"[" * 100_000 + b"\n", r"f\.jsonl:1: not JSON \(nested too deeply\)"),
         (b'{"a": "\xff"}\n', r"f\.jsonl: not UTF-8 .*; convert it"),
         ('{"a": 1}\n'.encode("utf-16"), r"f\.jsonl: not UTF-8"),
-        (b'[{"a": 1}, 2]', r"f\.jsonl, item 2: expected a JSON object, got int"),
+        (b'[{"a": 1}, 2]', r"f\.jsonl \(row 2\): expected a JSON object, got int"),
         (b'[{"a": 1} {"a": 2}]', r"f\.jsonl: not JSON \(Expecting ',' delimiter.*\)"),
         (b'[{"a": 1}, {"a"', r"f\.jsonl: not JSON \(.*\)"),
         (b'[{"a":' + b"[" * 100_000, r"f\.jsonl: not JSON \(nested too deeply\)"),
