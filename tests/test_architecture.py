@@ -95,6 +95,12 @@ def test_the_command_line_and_the_config_are_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_figures_import_no_scipy() -> None:
+    code = "import sys; from maxk.reporting import style; print('seaborn' in sys.modules, 'scipy.stats' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True False"
+
+
 # -------------------------------------------------------------------------------------------------- stages and rules
 def test_every_rule_calls_its_subcommand_and_every_stage_has_a_rule(root: Path) -> None:
     rules: dict[str, str] = {}

@@ -30,8 +30,9 @@ def without(*libraries: str) -> Iterator[None]:
     """Within the context, imports of these libraries fail, and `find_spec` does not find them.
 
     For optional imports: transformers and TRL import scikit-learn (with SciPy), MLflow and peft wherever they are
-    installed, which takes a job seconds. What was imported before stays. The garbage collector is off: imports create
-    half a million objects that live as long as the process, and scanning them takes a seventh of the import time.
+    installed, and seaborn SciPy, which takes a job seconds. What was imported before stays. The garbage collector is
+    off: imports create half a million objects that live as long as the process, and scanning them takes a seventh of
+    the import time.
     """
     hidden = {name: None for name in libraries if name not in sys.modules}
     sys.modules.update(hidden)  # type: ignore[arg-type]  # None marks a module that cannot be imported

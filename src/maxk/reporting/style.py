@@ -21,14 +21,16 @@ mpl.use("Agg")  # before pyplot, which seaborn imports
 
 import matplotlib.pyplot as plt
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from maxk.artifacts import files
+from maxk.artifacts import environment, files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
+
+with environment.without("scipy"):  # seaborn takes it for densities and clusters, which no figure has
+    import seaborn as sns
 
 BASE_COLOUR = "#333333"
 COLOURS = {
@@ -119,7 +121,7 @@ def save(figure: Figure, paths: Iterable[str]) -> None:
     """Writes a figure atomically, without dates, so that the same numbers give the same bytes."""
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)
-    figure.set_layout_engine("none")  # the layout is final; each file would compute it again
+    figure.set_layout_engine(None)  # the layout is final; with an engine, each file would be drawn twice
     for path in paths:
         suffix = path.rsplit(".", 1)[1]
         metadata: Any = {"CreationDate": None, "ModDate": None} if suffix == "pdf" else {"Software": None}
