@@ -117,6 +117,14 @@ FAULTS = {
         {"training": {"generator": {"importance_sampling": "token_mask"}}},
         ["training.generator", "backend: vllm"],
     ),
+    "no penalty for its reference": (
+        {"training": {"kl_reference": "old", "kl_coefficient": 0}},
+        ["training", "kl_reference: old needs a kl_coefficient above 0"],
+    ),
+    "a precision of no reference model": (
+        {"training": {"kl_reference": "old", "reference_precision": "bfloat16"}},
+        ["training", "loads no reference model"],
+    ),
     "shared gpu without a fixed cache": (
         {"training": {"gpu": 0.25, "generator": {"backend": "vllm"}}},
         ["training", "gpu=0.25", "generator.kv_cache_gb"],
@@ -387,7 +395,7 @@ def test_default_config_spells_out_every_value_a_user_would_change(defaults: dic
         "lora",
         "generator",
     }  # larger scales
-    rarely |= {"reference_precision", "torch_compile", "old_policy", "minibatches"}
+    rarely |= {"reference_precision", "kl_reference", "torch_compile", "old_policy", "minibatches"}
     rarely |= {"stop"}  # its default depends on `base`
     sections = {
         "training": configuration.Training,

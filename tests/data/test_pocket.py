@@ -15,8 +15,7 @@ import pytest
 
 from maxk import config as configuration
 from maxk.artifacts.records import Problem
-from maxk.data.pocket import corpus, grammar, tasks
-from maxk.data.pocket.corpus import Corpus
+from maxk.data.pocket import Corpus, grammar, tasks
 from maxk.data.pocket.grammar import REDUCERS, TRANSFORMS, Step
 from maxk.data.pocket.tasks import PocketDataset
 from maxk.errors import UserError
@@ -251,16 +250,16 @@ def test_open_readings_follow_the_popularity() -> None:
 # --------------------------------------------------------------------------------------------------- corpus
 def test_corpus_is_repeatable_and_seeded() -> None:
     config = Corpus(size=50)
-    assert corpus(config, 0) == corpus(config, 0)
-    assert corpus(config, 0) != corpus(config, 1)
-    assert len(corpus(config, 0)) == 50
+    assert config.pairs(0) == config.pairs(0)
+    assert config.pairs(0) != config.pairs(1)
+    assert len(config.pairs(0)) == 50
 
 
 def test_corpus_without_slips_holds_only_lines_of_readings() -> None:
     """With no bugs and no misreadings, and one reading of open operations, programs are references."""
     clean = Corpus(size=300, readings=(1, 0, 0), bug=0, input_bug=0, misread=0)
     known = {reading.code.format(k=k) for o in OPERATIONS.values() for reading in o.readings for k in (2, 3, 4)}
-    for statement, program in corpus(clean, 0):
+    for statement, program in clean.pairs(0):
         read, *lines = program.split("\n")
         assert read in grammar.READ_INPUT
         assert len(lines) == len(statement.split(", "))
@@ -269,8 +268,8 @@ def test_corpus_without_slips_holds_only_lines_of_readings() -> None:
 
 def test_corpus_slips_as_often_as_it_is_told_to() -> None:
     bugs = {bug.format(k=k) for o in OPERATIONS.values() for bug in o.bugs for k in (2, 3, 4)}
-    for _, program in corpus(Corpus(size=100, bug=1), 0):
+    for _, program in Corpus(size=100, bug=1).pairs(0):
         assert set(program.split("\n")[1:]) <= bugs
-    first_lines = [program.split("\n")[0] for _, program in corpus(Corpus(size=4000), 0)]
+    first_lines = [program.split("\n")[0] for _, program in Corpus(size=4000).pairs(0)]
     fraction = sum(line in grammar.READ_INPUT_BUGS for line in first_lines) / 4000
     assert fraction == pytest.approx(0.08, abs=0.015)

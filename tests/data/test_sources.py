@@ -25,8 +25,8 @@ BENCHMARKS = [source for source, section in SOURCES.items() if issubclass(sectio
 
 def test_all_sources_are_known() -> None:
     hub = {"apps", "code_contests", "codeforces", "cure", "humaneval", "livebench", "livecodebench", "mbpp"}
-    assert set(SOURCES) == hub | {"jsonl", "pocket"}
-    assert [source for source, section in SOURCES.items() if section.synthetic] == ["pocket"]
+    assert set(SOURCES) == hub | {"arithmetic", "jsonl", "pocket"}
+    assert [source for source, section in SOURCES.items() if section.synthetic] == ["arithmetic", "pocket"]
 
 
 def example(source: str) -> dict[str, Any]:

@@ -71,7 +71,8 @@ def test_a_reference_model_that_one_process_alone_would_hold_is_refused(fsdp: di
     training = sharded(tmp_path, fsdp)
     with pytest.raises(UserError, match="set fsdp_cpu_ram_efficient_loading: false"):
         require_sound(training, 2)
-    require_sound(training.model_copy(update={"kl_coefficient": 0.0}), 2)
+    for without in ({"kl_coefficient": 0.0}, {"kl_reference": "old"}):
+        require_sound(training.model_copy(update=without), 2)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def test_schedule_is_whole_batches_also_where_sizes_do_not_divide(epochs: float,
         ("learning_rate", 0.5, {"learning_rate": 0.5, "lr_scheduler_type": "constant_with_warmup"}),
         ("warmup_steps", 7, {"warmup_steps": 7}),
         ("kl_coefficient", 0.02, {"beta": 0.02, "use_bias_correction_kl": False}),
+        ("kl_reference", "old", {"beta": 0.01, "use_bias_correction_kl": True}),
         ("clip", 0.1, {"epsilon": 0.1, "epsilon_high": None}),
         ("entropy_bonus", None, {"entropy_coef": 0.0, "use_adaptive_entropy": False}),
         (
@@ -112,6 +113,11 @@ def test_every_key_reaches_trl(key: str, value: Any, expected: dict[str, Any], t
     args = arguments(changed(**{key: value}), tmp_path, seed=5, prompts=16)
     assert {name: getattr(args, name) for name in expected} == expected
     assert (args.seed, args.disable_dropout, args.shuffle_dataset) == (5, True, False)
+
+
+def test_whole_completions_have_no_importance_weights_on_the_kl(tmp_path: Path) -> None:
+    args = arguments(changed(kl_reference="old", ratio="sequence"), tmp_path, seed=0, prompts=16)
+    assert not args.use_bias_correction_kl
 
 
 def test_steps_count_iterations(tmp_path: Path) -> None:

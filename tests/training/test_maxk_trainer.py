@@ -44,7 +44,7 @@ from maxk.trl.microbatches import by_length
 from maxk.trl.options import as_objective
 from maxk.trl.trainer import combined
 from maxk.trl.vllm import fixed_cache, own_port, request_groups
-from surrogates import sequence_surrogate
+from surrogates import sequence_surrogate, token_surrogate
 
 EXACT = {"type": "bon_offpolicy_exact", "k": 2, "clamp_log_ratio": None}
 
@@ -242,6 +242,9 @@ def test_evaluation_logs_max_at_k_of_its_own_number_of_completions(letters_model
         ({}, {"old_policy": "vllm"}, "old_policy must be 'trainer' or 'sampler', got 'vllm'"),
         ({}, {"old_policy": "sampler", "rollout_func": None}, "needs the log-probabilities that vLLM"),
         ({"use_vllm": True}, {"old_policy": "sampler"}, "corrected twice"),
+        ({"beta": 0.1}, {"kl_reference": "start"}, "kl_reference must be 'base' or 'old', got 'start'"),
+        ({}, {"kl_reference": "old"}, "kl_reference='old' needs a beta above 0"),
+        ({"beta": 0.1, "sync_ref_model": True}, {"kl_reference": "old"}, "sync_ref_model=True needs a reference"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -515,6 +518,79 @@ def test_sequence_ratio_is_the_sequence_surrogate(rollout: Any, letters_model: s
         assert (got - wanted).norm() < ROUNDING * largest
     signals = [wanted.norm() > DIFFERENT * largest for _, wanted in Gradients.pairs]
     assert sum(signals) >= 8  # a micro-batch in which everything is clipped has none
+
+
+# ---- the KL to π_old
+class PenaltyGradients(MaxkTrainer):
+    """Keeps the gradient of every loss, and that of PPO's token surrogate with the KL written out."""
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        loss = super()._compute_loss(model, inputs)
+        parameters = list(model.parameters())
+        got = torch.autograd.grad(loss, parameters, retain_graph=True)
+        mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
+        log_ratios = plain_logps(model, inputs) - inputs["old_per_token_logps"]
+        surrogate = token_surrogate(log_ratios, inputs["advantages"], mask, 0.2)
+        kl = ((log_ratios * log_ratios.exp() - log_ratios.exp() + 1) * mask).sum(-1)  # E_old[r log r − (r − 1)] = KL
+        lengths = mask.sum(-1) * self.current_gradient_accumulation_steps
+        for terms, value in ((self.whole, self.beta_given * kl - surrogate), (self.penalty, self.beta_given * kl)):
+            wanted = torch.autograd.grad((value / lengths).mean(), parameters, retain_graph=True)
+            terms.append([torch.cat([g.flatten() for g in side]) for side in (got, wanted)])
+        self.steps.append(self.state.global_step)
+        return loss
+
+
+@pytest.mark.parametrize("rollout", [laid_down, with_tools])
+def test_the_penalty_to_the_old_policy_is_its_kl(rollout: Any, letters_model: str, tmp_path: Path) -> None:
+    kind = PenaltyGradients
+    kind.whole, kind.penalty, kind.steps, kind.beta_given = [], [], [], 2.0
+    options = {"num_iterations": 3, "learning_rate": 0.1, "loss_type": "grpo"}
+    args = config(tmp_path, beta=2.0, use_bias_correction_kl=True, **options)
+    extra = {"kind": kind, "kl_reference": "old", "objective": "bon_loo1", "rollout_func": rollout}
+    trainer = trained(letters_model, args, **extra)
+    largest = max(wanted.norm() for _, wanted in kind.whole)
+    for got, wanted in kind.whole:
+        assert (got - wanted).norm() < ROUNDING * largest
+    sizes = [
+        (step % 3, float(wanted.norm() / largest)) for step, (_, wanted) in zip(kind.steps, kind.penalty, strict=True)
+    ]
+    assert len(sizes) == 2 * 3 * 2
+    assert all(size < ROUNDING for iteration, size in sizes if iteration == 0)
+    assert all(size > DIFFERENT for iteration, size in sizes if iteration > 0)
+    log = [entry for entry in trainer.state.log_history if "loss" in entry]
+    assert all("kl" not in entry for entry in log)
+    assert [entry["kl_old"] > 1e-5 for entry in log] == [False, True, True] * 2
+
+
+def test_the_penalty_to_the_old_policy_is_none_with_one_iteration(letters_model: str, tmp_path: Path) -> None:
+    free = trained(letters_model, config(tmp_path))
+    penalised = trained(letters_model, config(tmp_path, beta=5.0), kl_reference="old")
+    assert difference(weights(free.model), weights(penalised.model), weights(letters_model)) < ROUNDING
+    to_base = trained(letters_model, config(tmp_path, beta=5.0))
+    assert difference(weights(free.model), weights(to_base.model), weights(letters_model)) > DIFFERENT
+
+
+@pytest.mark.parametrize("adapted", [False, True], ids=["all weights", "adapters"])
+def test_the_penalty_to_the_old_policy_takes_no_reference(adapted: bool, letters_model: str, tmp_path: Path) -> None:
+    class Counting(MaxkTrainer):
+        passes = 0
+
+        def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+            Counting.passes += 1
+            return super()._get_per_token_logps_and_entropies(*args, **kwargs)
+
+    args = config(tmp_path, beta=0.1, num_iterations=3)
+    adapters = LoraConfig(target_modules="all-linear") if adapted else None
+    trainer = trained(letters_model, args, kind=Counting, kl_reference="old", peft_config=adapters)
+    assert trainer.ref_model is None
+    assert trainer.args.beta == 0.1
+    assert Counting.passes == 2 * 3 * 2  # those of the losses
+
+
+def test_evaluation_goes_on_without_a_reference(letters_model: str, tmp_path: Path) -> None:
+    args = config(tmp_path, beta=0.1, num_iterations=2, eval_strategy="steps", eval_steps=2)
+    trainer = trained(letters_model, args, kl_reference="old")
+    assert any("eval_max@1" in entry for entry in trainer.state.log_history)
 
 
 # ---- vLLM, as far as it can be tried without it

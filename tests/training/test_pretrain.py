@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from maxk.config import PretrainedBase
-from maxk.data.pocket import corpus
-from maxk.data.pocket.corpus import Corpus
+from maxk.data.pocket import Corpus
 from maxk.data.prompts import Prompt
 from maxk.errors import UserError
 from maxk.training import pretrain as module
@@ -31,7 +30,7 @@ SMALL = PretrainedBase.model_validate(
     }
 )
 PROMPT = Prompt(template="# {statement}\n")
-UNSEEN = corpus(Corpus(size=400), seed=123)
+UNSEEN = Corpus(size=400).pairs(123)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +109,7 @@ def test_model_learns_the_program_after_the_templated_prompt(tmp_path: Path, mon
     pretrain(SMALL, PROMPT, tmp_path / "model")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     [data] = seen
-    for row, (statement, program) in enumerate(corpus(SMALL.corpus, SMALL.seed)[:50]):
+    for row, (statement, program) in enumerate(SMALL.corpus.pairs(SMALL.seed)[:50]):
         inputs, labels = data.inputs[row], data.labels[row]
         written = labels[labels != module.IGNORED]
         assert tokenizer.decode(written) == program + module.END

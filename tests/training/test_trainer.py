@@ -150,7 +150,7 @@ class KeepCheckpoints(TrainerCallback):
 
 
 def steps(trainer: PolicyTrainer) -> list[dict[str, float]]:
-    kept = ("step", "loss", "reward", "kl", "entropy")
+    kept = ("step", "loss", "reward", "kl", "kl_old", "entropy")
     return [{k: e[k] for k in kept if k in e} for e in trainer.state.log_history if "loss" in e]
 
 
@@ -339,6 +339,12 @@ def test_rounding_is_no_other_reference_at_any_temperature() -> None:
     require_same_reference(0.03, temperature=0.1)
     with pytest.raises(UserError, match="must be 0"):
         require_same_reference(0.03, temperature=1.3)
+
+
+def test_a_penalty_to_the_old_policy_needs_no_reference(letters_model: str, tmp_path: Path) -> None:
+    training = {"kl_reference": "old", "iterations": 2}
+    trainer = trained(letters_model, tmp_path, "bon_loo1", kl_reference="old", training=training)
+    assert [entry["kl_old"] > 1e-6 for entry in steps(trainer)] == [False, False, False, True]  # warm-up moves nothing
 
 
 def test_a_reference_that_is_not_the_base_policy_ends_training_before_its_first_step(

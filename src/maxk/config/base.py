@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from maxk.artifacts import models
-from maxk.data.pocket.corpus import Corpus
+from maxk.data.arithmetic import ArithmeticCorpus
+from maxk.data.pocket import Corpus
 from maxk.schema import Count, Positive, Section, Seed
 
 
@@ -27,11 +29,23 @@ class Architecture(Section):
         return self
 
 
+def _family(corpus: Any) -> str:
+    """The corpus of the pocket tasks has no key that names it."""
+    named = corpus.get("family") if isinstance(corpus, Mapping) else getattr(corpus, "family", None)
+    return ArithmeticCorpus.__name__ if named == "arithmetic" else Corpus.__name__
+
+
+AnyCorpus = Annotated[
+    Annotated[Corpus, Tag(Corpus.__name__)] | Annotated[ArithmeticCorpus, Tag(ArithmeticCorpus.__name__)],
+    Discriminator(_family),
+]
+
+
 class PretrainedBase(Section):
     """A base policy that the pipeline pretrains itself, without a model hub."""
 
     source: Literal["pretrain"]
-    corpus: Corpus = Corpus()
+    corpus: AnyCorpus = Corpus()
     architecture: Architecture = Architecture()
     steps: Count = Field(600, description="Pretraining steps.")
     batch_size: Count = Field(128, description="Sequences per step.")

@@ -83,7 +83,7 @@ class Config(Section):
         if self.prompt.chat and isinstance(self.base, PretrainedBase):
             yield "prompt.chat: true needs a chat model, but base.source: pretrain makes none"
         if isinstance(self.base, PretrainedBase):
-            yield from self._unreadable_datasets()
+            yield from self._unreadable_datasets(self.base.corpus.family)
         if BASE in self.every_objective:
             yield f"objectives.{BASE}: the name is taken by the base policy"
         if max(self.report.ks) > self.sampling.n:
@@ -100,12 +100,18 @@ class Config(Section):
             yield from self._objective_contradictions(name)
         yield from self._experiment_contradictions()
 
-    def _unreadable_datasets(self) -> Iterator[str]:
-        """The pretrained model knows the words of the pocket tasks and nothing else."""
+    def _unreadable_datasets(self, family: str) -> Iterator[str]:
+        """A pretrained model knows the words of its corpus and nothing else."""
         if names := [name for name, dataset in self.datasets.items() if not dataset.synthetic]:
             yield (
-                "base.source: pretrain makes a model that reads pocket tasks only, but these datasets are in natural "
-                f"language: {', '.join(names)}; set base to a code model: {{source: hub, model: HUB_ID_OR_FOLDER}}"
+                f"base.source: pretrain makes a model that reads {family} tasks only, but these datasets are in "
+                f"natural language: {', '.join(names)}; "
+                "set base to a code model: {source: hub, model: HUB_ID_OR_FOLDER}"
+            )
+        if names := [name for name, dataset in self.datasets.items() if dataset.family not in (None, family)]:
+            yield (
+                f"base.corpus: a model of the {family} corpus cannot read these datasets: {', '.join(names)}; "
+                "set base.corpus to that of their family"
             )
 
     def _experiment_contradictions(self) -> Iterator[str]:

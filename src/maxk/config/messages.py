@@ -65,6 +65,11 @@ def _unknown(key: str, name: str, allowed: Sequence[str]) -> str:
 
 
 def _without_source(location: Sequence[Any]) -> list[Any]:
-    """A location without the `source` that pydantic adds to it (base.hub.model, datasets.NAME.mbpp.form)."""
+    """A location without the names of classes that pydantic adds to it.
+
+    They are those of a `source` (base.hub.model, datasets.NAME.mbpp.form) and of the class of a corpus, which follows
+    base.pretrain.corpus.
+    """
     place = {"base": 1, "datasets": 2}.get(location[0] if location else "", len(location))
-    return [*location[:place], *location[place + 1 :]]
+    short = [*location[:place], *location[place + 1 :]]
+    return [*short[:2], *short[3:]] if short[:2] == ["base", "corpus"] else short

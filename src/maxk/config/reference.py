@@ -38,9 +38,9 @@ def _keys(node: Mapping[str, Any]) -> list[str]:
 def _cells(node: Mapping[str, Any], key: str) -> str:
     """Type, default and meaning of a section's key."""
     value = node["properties"][key]
-    required = key in node.get("required", [])
-    default = "required" if required else f"`{json.dumps(value.get('default'), ensure_ascii=False)}`"
-    if "$ref" in value or "$ref" in str(value.get("default", "")):
+    chosen = value.get("default")
+    default = "required" if key in node.get("required", []) else f"`{json.dumps(chosen, ensure_ascii=False)}`"
+    if "$ref" in value or "$ref" in str(chosen) or (chosen and isinstance(chosen, Mapping)):
         default = "see below"
     return f"{_type_name(value)} | {default} | {value.get('description', '')}"
 
@@ -86,6 +86,7 @@ def _section_title(name: str, node: Mapping[str, Any]) -> str:
         "PretrainedBase": "`base` with `source: pretrain`",
         "HubBase": "`base` with `source: hub`",
         "Corpus": "`base.corpus`",
+        "ArithmeticCorpus": "`base.corpus` with `family: arithmetic`",
         "Architecture": "`base.architecture`",
         "TokenLimit": "`datasets.NAME.length`",
         "HubCopy": "`datasets.NAME.without`",

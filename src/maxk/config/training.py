@@ -134,7 +134,12 @@ class Training(Section):
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling (paper: 1.0).")
     learning_rate: Positive = Field(5e-6, description="Adam learning rate (paper: 5e-6).")
     warmup_steps: int = Field(0, ge=0, description="Linear warm-up, in optimiser steps; constant afterwards.")
-    kl_coefficient: float = Field(0.01, ge=0, description="β of the KL penalty to the base policy (paper: 0.01).")
+    kl_coefficient: float = Field(0.01, ge=0, description="β of the KL penalty (paper: 0.01).")
+    kl_reference: Literal["base", "old"] = Field(
+        "base",
+        description="The policy that the KL penalty is measured from: the base policy, or π_old, the policy at "
+        "generation (paper, eq. 4), which needs no reference model and penalises stale steps alone (docs/trainer.md).",
+    )
     entropy_bonus: EntropyBonus | None = Field(None, description="Reward entropy in the loss (paper: no bonus).")
     clip: Positive = Field(0.2, description="ε of PPO's clipping (paper: 0.2).")
     ratio: Literal["token", "sequence"] = Field(
@@ -208,13 +213,21 @@ class Training(Section):
             raise ValueError("old_policy: sampler would be corrected twice; leave generator.importance_sampling out")
         return self
 
+    @model_validator(mode="after")
+    def _reference_is_used(self) -> Training:
+        if self.kl_reference == "old" and self.kl_coefficient == 0:
+            raise ValueError("kl_reference: old needs a kl_coefficient above 0")
+        if self.kl_reference == "old" and "reference_precision" in self.model_fields_set:
+            raise ValueError("kl_reference: old loads no reference model; leave reference_precision out")
+        return self
+
     @property
     def semantics(self) -> dict[str, Any]:
         """The keys that can change the trained policy; those that say where and how it is computed are left out."""
         execution = {"checkpoint_every", "nodes", "gpu", "accelerate", "gradient_checkpointing", "torch_compile"}
         generator = {"url", "gpu_memory_utilization", "kv_cache_gb", "tensor_parallel", "max_model_len"}
-        if self.minibatches == 1:
-            execution.add("minibatches")  # policies trained before the key existed remain valid
+        new = {"minibatches": 1, "kl_reference": "base"}  # policies trained before these keys existed remain valid
+        execution |= {key for key, default in new.items() if getattr(self, key) == default}
         return self.model_dump(exclude={**dict.fromkeys(execution, True), "generator": generator})
 
     @property

@@ -66,7 +66,8 @@ class DatasetSection(Section):
 
     planned: ClassVar[Planned] = Planned(0, 0, 10, "unknown until `maxk prepare` has counted")
     tests_mb: ClassVar[int] = 0  # main memory for the tests of all rows at the peak of a stage, an estimate; 0 is small
-    synthetic: ClassVar[bool] = False  # generated tasks, which the pretrained pocket model can read
+    synthetic: ClassVar[bool] = False  # generated tasks, which a model can read that the pipeline pretrains
+    family: ClassVar[str | None] = None  # of the corpus that such a model has to be pretrained on; None: any
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:

@@ -64,9 +64,7 @@ def _pretrained_on(config: Config) -> set[str]:
     """Statements of the pretraining corpus; none if the base policy is not pretrained here."""
     if not isinstance(config.base, PretrainedBase):
         return set()
-    from maxk.data.pocket import corpus
-
-    return {statement for statement, _ in corpus(config.base.corpus, config.base.seed)}
+    return {statement for statement, _ in config.base.corpus.pairs(config.base.seed)}
 
 
 def _tokenizer(config: Config) -> Any:

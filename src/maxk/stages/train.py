@@ -228,6 +228,7 @@ def _trainer(job: _Job, grader: Grader, run: tracking.Run) -> tuple[Any, StopOnS
         callbacks=[log, EndsOfCompletions(training), SkipNonfinite(), stop, ProgressLine(f"train {job.name}")],
         objective=job.config.every_objective[job.objective].spec,
         old_policy=training.old_policy,
+        kl_reference=training.kl_reference,
         reference_precision=training.reference_precision,
         stop=training.stop,
         kv_cache_gb=training.generator.kv_cache_gb,

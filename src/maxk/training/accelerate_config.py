@@ -67,10 +67,10 @@ def require_sound(training: Training, gpus: int) -> None:
             f"training.reference_precision: {file} shards the reference model ({strategy}) and sets its "
             "precision; leave the key out"
         )
-    if training.kl_coefficient and loads_once:
+    if training.kl_coefficient and training.kl_reference == "base" and loads_once:
         raise UserError(
             f"training.accelerate: set fsdp_cpu_ram_efficient_loading: false in {file}; otherwise only the first "
-            "process has the reference model that the KL penalty needs (or set kl_coefficient to 0)"
+            "process has the reference model that the KL penalty needs (or set kl_coefficient: 0 or kl_reference: old)"
         )
     if strategy == "DEEPSPEED" and not has_deepspeed():
         raise UserError(

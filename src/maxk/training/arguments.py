@@ -1,10 +1,10 @@
 """TRL's arguments for a training configuration, and the order of its problems.
 
 The arguments differ from TRL's defaults to follow the paper (Sections 3.1 and 4.4): loss_type "grpo" (mean over a
-completion's tokens, then over completions; TRL: "dapo"), β = 0.01 without importance weights on the KL term (TRL: 0,
-with), the configured learning rate (TRL: 1e-6), constant after warm-up, no weight decay, no dropout, and no
-importance-sampling correction of vLLM's samples unless the configuration asks for it (TRL: on, and it drops whole
-completions).
+completion's tokens, then over completions; TRL: "dapo"), β = 0.01 (TRL: 0), importance weights on the KL term only
+where it is measured from π_old (TRL: always), the configured learning rate (TRL: 1e-6), constant after warm-up, no
+weight decay, no dropout, and no importance-sampling correction of vLLM's samples unless the configuration asks for it
+(TRL: on, and it drops whole completions).
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def arguments(
         loss_type="grpo" if config.ratio == "token" else "luspo",
         importance_sampling_level=config.ratio,
         beta=config.kl_coefficient,
-        use_bias_correction_kl=False,
+        # r·k3 of samples of π_old is an unbiased estimate of a token's KL(π_θ ‖ π_old). Sequence-level ratios give TRL
+        # the geometric mean, whose product with k3 estimates nothing.
+        use_bias_correction_kl=config.kl_reference == "old" and config.ratio == "token",
         epsilon=config.clip,
         learning_rate=config.learning_rate,
         lr_scheduler_type="constant_with_warmup",

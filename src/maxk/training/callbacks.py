@@ -67,7 +67,7 @@ class ProgressLine(TrainerCallback):
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Logs = None, **_: Any) -> None:
         if logs and logs.get("reward") is not None:
-            self._status = f"reward {logs['reward']:.3f}, KL {logs.get('kl') or 0.0:.3f}"
+            self._status = f"reward {logs['reward']:.3f}, KL {logs.get('kl') or logs.get('kl_old') or 0.0:.3f}"
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         if self._progress is not None:

@@ -30,7 +30,6 @@ from transformers import (
 
 from maxk.config import Architecture, PretrainedBase
 from maxk.data import prompts
-from maxk.data.pocket import corpus
 from maxk.data.prompts import Prompt
 from maxk.errors import UserError
 
@@ -62,7 +61,7 @@ def pretrain(
     if prompt.chat:
         raise UserError("prompt.chat: a base with source: pretrain has no chat template; set it to false")
     pairs = [
-        (prompts.render(statement, prompt, None), program) for statement, program in corpus(config.corpus, config.seed)
+        (prompts.render(statement, prompt, None), program) for statement, program in config.corpus.pairs(config.seed)
     ]
     tokenizer = learn_tokenizer(pairs, config.architecture.vocabulary)
     with _single_thread(), torch.random.fork_rng(devices=[]):

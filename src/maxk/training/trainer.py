@@ -112,7 +112,7 @@ class PolicyTrainer(MaxkTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         loss: Tensor = super()._compute_loss(model, inputs)
-        if self.beta and self.model.training and self.state.global_step == 0:
+        if self.kl_reference == "base" and self.beta and self.model.training and self.state.global_step == 0:
             require_same_reference(self._metrics["train"]["kl"][-1], self.temperature)
         return loss
 

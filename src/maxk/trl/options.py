@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -31,9 +32,13 @@ def as_objective(given: Given, n: int) -> Objective:
     return objective
 
 
-def require_supported(config: Any, objective: Objective, old_policy: str, has_rollout: bool) -> None:
-    """Raises ValueError naming every option that would change what the objective's advantages mean."""
-    refused = [*_unsupported(config, objective), *_unsupported_old_policy(config, old_policy, has_rollout)]
+def require_supported(config: Any, objective: Objective, old_policy: str, kl_reference: str, has_rollout: bool) -> None:
+    """Raises ValueError naming every option that would change what the objective's advantages or π_old mean."""
+    refused = [
+        *_unsupported(config, objective),
+        *_unsupported_old_policy(config, old_policy, has_rollout),
+        *_unsupported_kl_reference(config, kl_reference),
+    ]
     if refused:
         raise ValueError(f"MaxkTrainer: {'; '.join(refused)}")
 
@@ -73,6 +78,28 @@ def _unsupported_old_policy(config: Any, old_policy: str, has_rollout: bool) -> 
         yield "old_policy='sampler' needs the log-probabilities that vLLM or a rollout_func returns"
     if old_policy == "sampler" and config.use_vllm and config.vllm_importance_sampling_correction:
         yield "old_policy='sampler' would be corrected twice; set vllm_importance_sampling_correction=False"
+
+
+def _unsupported_kl_reference(config: Any, kl_reference: str) -> Iterator[str]:
+    if kl_reference not in ("base", "old"):
+        yield f"kl_reference must be 'base' or 'old', got {kl_reference!r}"
+    if kl_reference == "old" and not config.beta:
+        yield f"kl_reference='old' needs a beta above 0, got {config.beta}"
+    if kl_reference == "old" and config.sync_ref_model:
+        yield "sync_ref_model=True needs a reference model, and kl_reference='old' has none"
+
+
+@contextmanager
+def no_reference_model(config: Any, kl_reference: str) -> Iterator[None]:
+    """GRPOTrainer loads a reference model, or copies an adapter for it, unless it is constructed with β = 0."""
+    if kl_reference == "base":
+        yield
+        return
+    beta, config.beta = config.beta, 0.0
+    try:
+        yield
+    finally:
+        config.beta = beta
 
 
 def _corrects_tokens(config: Any) -> bool:

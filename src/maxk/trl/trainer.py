@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Literal
 
 import torch
@@ -13,7 +15,7 @@ from maxk.estimators import powers_of_two
 from maxk.objectives.diagnostics import diagnose, group_max_at_k, ratio_quantiles
 from maxk.trl import trees
 from maxk.trl.microbatches import by_length
-from maxk.trl.options import Given, as_objective, require_supported
+from maxk.trl.options import Given, as_objective, no_reference_model, require_supported
 from maxk.trl.ratios import log_ratios, loss_mask, sequence_factor
 from maxk.trl.vllm import request_groups, return_no_logprobs
 
@@ -21,11 +23,13 @@ from maxk.trl.vllm import request_groups, return_no_logprobs
 class MaxkTrainer(GRPOTrainer):
     """GRPOTrainer whose advantages come from `objective`; every other argument is GRPOTrainer's.
 
-    objective   a type of maxk.objectives ("bon_loo1", the default), a mapping ({"type": "bon_loo1", "k": 4}), an
-                objective, or a function of rewards [groups, n] that returns advantages of the same shape. Where k is
-                left out it is half of `num_generations`.
-    old_policy  π_old of the ratios: "trainer" is the policy at generation as the trainer computes it, "sampler" the
-                log-probabilities that vLLM (or `rollout_func`) returned, which include its numerical differences.
+    objective     a type of maxk.objectives ("bon_loo1", the default), a mapping ({"type": "bon_loo1", "k": 4}), an
+                  objective, or a function of rewards [groups, n] that returns advantages of the same shape. Where k is
+                  left out it is half of `num_generations`.
+    old_policy    π_old of the ratios: "trainer" is the policy at generation as the trainer computes it, "sampler" the
+                  log-probabilities that vLLM (or `rollout_func`) returned, which include its numerical differences.
+    kl_reference  "base" is TRL's reference model. With "old" the penalty `beta` is on the KL to π_old (paper, eq. 4),
+                  without a reference model; it is logged as `kl_old`.
 
     A completion that all reward functions return None for is ungraded, and its whole group gets zero advantages.
     Raises ValueError for options of GRPOConfig that would change what the objective means (docs/trainer.md).
@@ -39,14 +43,17 @@ class MaxkTrainer(GRPOTrainer):
         *args: Any,
         objective: Given = "bon_loo1",
         old_policy: Literal["trainer", "sampler"] = "trainer",
+        kl_reference: Literal["base", "old"] = "base",
         **kwargs: Any,
     ) -> None:
         given = inspect.signature(GRPOTrainer.__init__).bind(self, *args, **kwargs).arguments
         config = given.get("args") or GRPOConfig  # the class holds the defaults
         self.objective = as_objective(objective, config.num_generations)
-        self.old_policy = old_policy
-        require_supported(config, self.objective, old_policy, has_rollout=given.get("rollout_func") is not None)
-        super().__init__(*args, **kwargs)
+        self.old_policy, self.kl_reference = old_policy, kl_reference
+        has_rollout = given.get("rollout_func") is not None
+        require_supported(config, self.objective, old_policy, kl_reference, has_rollout)
+        with no_reference_model(config, kl_reference):
+            super().__init__(*args, **kwargs)
         if self._is_vlm and self.objective.off_policy:
             raise ValueError("MaxkTrainer: off-policy objectives do not support models with image inputs")
         self._combined_rewards: Tensor  # [completions of all processes] that were graded last
@@ -159,11 +166,22 @@ class MaxkTrainer(GRPOTrainer):
             return loss
         self._loss_inputs = dict(inputs)
         try:
-            loss = super()._compute_loss(model, self._loss_inputs)
+            with self._penalty_to_old() if self.kl_reference == "old" else nullcontext():
+                loss = super()._compute_loss(model, self._loss_inputs)
             inputs["old_per_token_logps"] = self._loss_inputs["old_per_token_logps"]
         finally:
             self._loss_inputs = None
         return loss
+
+    @contextmanager
+    def _penalty_to_old(self) -> Iterator[None]:
+        """The parent's β for a training loss alone: at generation it would make a pass for a reference model."""
+        self.beta = self.args.beta
+        try:
+            yield
+        finally:
+            self.beta = 0.0
+        self._metrics["train"]["kl_old"] += self._metrics["train"].pop("kl")
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         """The parent reads advantages and π_old from its inputs after this pass; a contract test checks that."""
@@ -209,6 +227,8 @@ class MaxkTrainer(GRPOTrainer):
         # vLLM gives NaN where it has no number; such a token counts as unchanged.
         old = logps if old is None else torch.where(old.isnan(), logps, old)
         inputs["old_per_token_logps"] = old
+        if self.kl_reference == "old":
+            inputs["ref_per_token_logps"] = old
         if "sampling_per_token_logps" in inputs and not self._policy_moved:
             self._log_sampler_drift(log_ratios(logps, inputs["sampling_per_token_logps"], mask))
         ratios = log_ratios(logps, old, mask)

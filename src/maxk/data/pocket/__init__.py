@@ -6,7 +6,7 @@
     maxk inspect pocket-contests
 """
 
-from maxk.data.pocket.corpus import corpus
+from maxk.data.pocket.corpus import Corpus
 from maxk.data.pocket.tasks import PocketDataset
 
-__all__ = ["PocketDataset", "corpus"]
+__all__ = ["Corpus", "PocketDataset"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -28,6 +29,8 @@ from maxk.schema import Count, Fraction, Section
 class Corpus(Section):
     """Programs that the pocket base model is pretrained on, with the bugs and misreadings of simulated authors."""
 
+    family: ClassVar[str] = "pocket"
+
     size: Count = Field(76_800, description="Number of (statement, program) pairs.")
     transforms: tuple[Count, ...] = Field((1, 2, 2, 3), description="Transforms per statement, drawn evenly.")
     rare: Fraction = Field(0.25, description="Fraction of operations that are named by their rare phrase.")
@@ -38,14 +41,13 @@ class Corpus(Section):
     input_bug: Fraction = Field(0.08, description="Probability of a bug in reading the input.")
     misread: Fraction = Field(1.0, description="Factor on the probability that a qualifier is overlooked.")
 
+    def pairs(self, seed: int) -> list[tuple[str, str]]:
+        """(statement, program) pairs; the programs are often wrong, by design."""
+        rng = random.Random(f"pocket corpus {seed}")
+        return [_pair(rng, self) for _ in range(self.size)]
+
 
 OPEN = 0.5  # probability that a statement of the corpus leaves an operation open
-
-
-def corpus(config: Corpus, seed: int) -> list[tuple[str, str]]:
-    """(statement, program) pairs; the programs are often wrong, by design."""
-    rng = random.Random(f"pocket corpus {seed}")
-    return [_pair(rng, config) for _ in range(config.size)]
 
 
 def _pair(rng: random.Random, config: Corpus) -> tuple[str, str]:

@@ -20,7 +20,7 @@ import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -71,6 +71,7 @@ class PocketDataset(GeneratedDataset):
     """A family of generated tasks (synthetic, exact tests)."""
 
     planned = Planned(0, 0, 8, basis="the configuration")
+    family: ClassVar[str] = "pocket"
 
     source: Literal["pocket"]
     transforms: tuple[Count, ...] = Field(description="Numbers of transforms per statement, drawn evenly.")

@@ -1,0 +1,261 @@
+"""Arithmetic problems with one number as the answer: generated, exact, and small enough for the pocket base model.
+
+A statement names a calculation in three steps ("raise by percent, share, mean with"). A completion is a program that
+reads the problem's numbers, the first one to start from and one for each step, and prints the answer:
+
+    x = float(input())
+    x = x * (1 + float(input()) / 100)
+    x = x / float(input())
+    x = (x + float(input())) / 2
+    print(x)
+
+The verifier runs the program and compares the number within a relative tolerance. Nothing is left open: a statement has
+one correct calculation. The corpus that the base model is pretrained on makes the usual mistakes, such as subtracting
+a percentage to undo a rise; with some operations almost always.
+
+    snakemake --cores 1 --configfile config/arithmetic.yaml -- results/arithmetic/data/arithmetic/problems.parquet
+
+A reward may be right or wrong (one test), or by closeness: with `tolerances` a problem has a test of the same answer
+for each, so its reward is the fraction of the tolerances that the printed number is within.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from maxk.artifacts.records import Problem, Test
+from maxk.data.sections import GeneratedDataset, Planned
+from maxk.errors import UserError
+from maxk.schema import Count, Fraction, Positive, Section
+
+STEPS = 3  # of every problem
+TEST_FRACTION = 0.2  # of all statements; the others are on the train side
+TELLING = 1e-4  # relative difference by which a mistake has to change the answer
+EXACT = 1e-6  # relative tolerance of the test for the exact answer
+PATIENCE = 20_000  # draws without a new problem, after which the statements are assumed to be exhausted
+
+READ, PRINT = "float(input())", "print(x)"
+
+CHECKER = """\
+import sys
+
+expected, printed = (open(path).read().split() for path in sys.argv[2:4])
+answer, tolerance = map(float, expected)
+close = len(printed) == 1 and abs(float(printed[0]) - answer) <= tolerance * abs(answer)
+print(close or printed == expected)
+"""
+
+
+class Operation(NamedTuple):
+    """A step: its words, the right value of x and two mistakes (more frequent one first), and how often they are made.
+
+    `{n}` is the step's number.
+    """
+
+    phrase: str
+    right: str
+    mistakes: tuple[str, str]
+    mistaken: float
+
+
+OPERATIONS = (
+    Operation("plus", "x + {n}", ("x - {n}", "x * {n}"), 0.05),
+    Operation("minus", "x - {n}", ("{n} - x", "x + {n}"), 0.1),
+    Operation("times", "x * {n}", ("x + {n}", "x / {n}"), 0.05),
+    Operation("share", "x / {n}", ("x // {n}", "{n} / x"), 0.2),
+    Operation("distance to", "abs(x - {n})", ("x + {n}", "x - {n} / 2"), 0.4),
+    Operation("mean with", "(x + {n}) / 2", ("x + {n} / 2", "x + {n}"), 0.3),
+    Operation("percent of", "x * {n} / 100", ("{n} / x * 100", "x * {n}"), 0.4),
+    Operation("raise by percent", "x * (1 + {n} / 100)", ("x + {n} / 100", "x * {n} / 100"), 0.3),
+    Operation("lower by percent", "x * (1 - {n} / 100)", ("x - {n} / 100", "x * {n} / 100"), 0.3),
+    Operation("undo a rise of percent", "x / (1 + {n} / 100)", ("x * (1 - {n} / 100)", "x - {n} / 100"), 0.95),
+    Operation("raise twice by percent", "x * (1 + {n} / 100) ** 2", ("x * (1 + {n} / 50)", "2 * x * {n} / 100"), 0.9),
+    Operation("mean speed with", "2 / (1 / x + 1 / {n})", ("(x + {n}) / 2", "1 / (1 / x + 1 / {n})"), 0.95),
+    Operation("geometric mean with", "(x * {n}) ** 0.5", ("(x + {n}) / 2", "x * {n} ** 0.5"), 0.9),
+)
+FREQUENT = 0.75  # of the mistakes are the more frequent one
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """The operations of a problem, and its numbers: the one to start from, and one for each operation."""
+
+    operations: tuple[Operation, ...]
+    numbers: tuple[int, ...]
+
+    @property
+    def statement(self) -> str:
+        return in_words(self.operations)
+
+    @property
+    def stdin(self) -> str:
+        return "".join(f"{number}\n" for number in self.numbers)
+
+    @property
+    def right(self) -> list[str]:
+        return [one.right for one in self.operations]
+
+    @property
+    def program(self) -> str:
+        """The reference program."""
+        return program(self.right)
+
+    @property
+    def answer(self) -> float:
+        return calculate(self.right, self.numbers)
+
+    @property
+    def telling(self) -> bool:
+        """Whether the answer is positive, and no calculation with a single mistake gives it by accident."""
+        answer = self.answer
+        others = (calculate(values, self.numbers) for values in self.with_a_mistake())
+        return answer > 0 and not any(abs(other - answer) <= TELLING * answer for other in others)
+
+    def with_a_mistake(self) -> Iterator[list[str]]:
+        """The values of x in the calculations that differ from the right one in one step."""
+        for step, operation in enumerate(self.operations):
+            for mistake in operation.mistakes:
+                yield [*self.right[:step], mistake, *self.right[step + 1 :]]
+
+
+class ArithmeticCorpus(Section):
+    """Calculations that a base model is pretrained on, with the mistakes of simulated authors."""
+
+    family: Literal["arithmetic"]
+    size: Count = Field(76_800, description="Number of (statement, program) pairs.")
+    steps: tuple[Count, ...] = Field((1, 2, 3), description="Steps per statement, drawn evenly.")
+    slip: Fraction = Field(0.05, description="Probability that a step is another operation's.")
+
+    def pairs(self, seed: int) -> list[tuple[str, str]]:
+        """(statement, program) pairs; the programs are often wrong, by design."""
+        rng = random.Random(f"arithmetic corpus {seed}")
+        return [self._pair(rng) for _ in range(self.size)]
+
+    def _pair(self, rng: random.Random) -> tuple[str, str]:
+        operations = rng.sample(OPERATIONS, rng.choice(self.steps))
+        return in_words(operations), program([self._written(rng, one) for one in operations])
+
+    def _written(self, rng: random.Random, operation: Operation) -> str:
+        """The value of x as an author of the corpus might write it."""
+        if rng.random() < self.slip:
+            operation = rng.choice(OPERATIONS)
+        if rng.random() >= operation.mistaken:
+            return operation.right
+        return operation.mistakes[rng.random() >= FREQUENT]
+
+
+class ArithmeticDataset(GeneratedDataset):
+    """Calculations with one number as the answer (synthetic, exact)."""
+
+    planned = Planned(0, 0, 1, basis="the configuration")
+    family: ClassVar[str] = "arithmetic"
+
+    source: Literal["arithmetic"]
+    train: int = Field(0, ge=0, description="Number of training problems.")
+    test: int = Field(0, ge=0, description="Number of evaluation problems.")
+    tolerances: tuple[Positive, ...] = Field(
+        (), description="Relative tolerances; each adds a test of the same answer, for a reward by closeness."
+    )
+    seed: int = Field(0, description="Seed of the problems and their numbers.")
+
+    @property
+    def tests_per_problem(self) -> int:
+        return len(self.tolerances) + 1
+
+    def generate(self, name: str) -> tuple[list[Problem], dict[str, int]]:
+        """The problems, train first, and the funnel. Raises UserError if there are too few statements.
+
+        `tolerances` changes the tests and no problem.
+        """
+        wanted = {"train": self.train, "test": self.test}
+        kept: dict[str, dict[str, Problem]] = {"train": {}, "test": {}}
+        funnel, last_kept = dict.fromkeys(["drawn", "split_not_full", "not_duplicate", "telling", *wanted], 0), 0
+        draws = draw_calculations(self.seed)
+        while any(len(kept[split]) < wanted[split] for split in wanted):
+            calculation = next(draws)
+            split = split_of(calculation.statement)
+            funnel["drawn"] += 1
+            if _passes(calculation, kept[split], wanted[split], funnel):
+                identity = f"{name}/{split}/{len(kept[split]):04}"
+                kept[split][calculation.statement] = self._problem(identity, name, split, calculation)
+                funnel[split] += 1
+                last_kept = funnel["drawn"]
+            elif funnel["drawn"] - last_kept > PATIENCE:
+                raise UserError(
+                    f"datasets.{name}: asked for train={self.train} and test={self.test}, but {PATIENCE} draws in a "
+                    f"row added none to {funnel['train']} and {funnel['test']}; ask for fewer"
+                )
+        return [problem for split in kept.values() for problem in split.values()], funnel
+
+    def _problem(self, identity: str, name: str, split: str, of: Calculation) -> Problem:
+        answers = [f"{of.answer!r} {tolerance}\n" for tolerance in (*self.tolerances, EXACT)]
+        expected = answers if self.tolerances else [f"{of.answer!r}\n"]
+        return Problem(
+            identity,
+            name,
+            split,
+            of.statement,
+            tests=[Test(of.stdin, one) for one in expected],
+            checker=CHECKER if self.tolerances else None,
+            reference=of.program,
+        )
+
+
+def _passes(calculation: Calculation, kept: Mapping[str, Problem], wanted: int, funnel: dict[str, int]) -> bool:
+    """Whether the calculation becomes a problem of a split. Counts it in the funnel for each filter that it passes."""
+    filters: dict[str, Callable[[], bool]] = {
+        "split_not_full": lambda: len(kept) < wanted,
+        "not_duplicate": lambda: calculation.statement not in kept,
+        "telling": lambda: calculation.telling,
+    }
+    for name, keeps in filters.items():
+        if not keeps():
+            return False
+        funnel[name] += 1
+    return True
+
+
+def draw_calculations(seed: int) -> Iterator[Calculation]:
+    """An endless stream, the same for every number of problems."""
+    rng = random.Random(f"arithmetic problems {seed}")
+    while True:
+        operations = tuple(rng.sample(OPERATIONS, STEPS))
+        yield Calculation(operations, (rng.randint(20, 99), *(rng.randint(2, 30) for _ in operations)))
+
+
+def split_of(statement: str) -> str:
+    """`train` or `test`: a property of the statement itself, the same in every run."""
+    digest = hashlib.sha256(statement.encode()).digest()
+    return "test" if int.from_bytes(digest[:8]) < TEST_FRACTION * 2**64 else "train"
+
+
+def in_words(operations: Sequence[Operation]) -> str:
+    return ", ".join(one.phrase for one in operations)
+
+
+def program(values: Sequence[str]) -> str:
+    """The program that gives x these values, one after the other."""
+    return "\n".join([*(f"x = {value.format(n=READ)}" for value in ("{n}", *values)), PRINT])
+
+
+def calculate(values: Sequence[str], numbers: Sequence[int]) -> float:
+    """What `program` prints for these numbers; NaN if it divides by zero or x is no real number after some step.
+
+    Only expressions of this module are evaluated in this process: programs of policies go to `maxk.grading`.
+    """
+    x = float(numbers[0])
+    for value, number in zip(values, numbers[1:], strict=True):
+        try:
+            x = eval(value.format(n="n"), {"x": x, "n": float(number)})
+        except (ZeroDivisionError, OverflowError):
+            return math.nan
+        if isinstance(x, complex):
+            return math.nan
+    return x
