@@ -471,3 +471,15 @@ def test_a_wrong_seed_is_one_fault() -> None:
     with pytest.raises(UserError) as raised:
         configuration.parse(configuration.overlay(configuration.defaults(), {"seeds": [-1]}))
     assert str(raised.value) == "config: seeds.0: input should be greater than or equal to 0, got -1"
+
+
+def test_the_penalty_can_be_to_the_old_policy() -> None:
+    """For all objectives and for one."""
+    defaults = configuration.defaults()
+    everywhere = configuration.parse(configuration.overlay(defaults, {"training": {"kl_reference": "old"}}))
+    assert {everywhere.training_of(name).kl_reference for name in everywhere.objectives} == {"old"}
+    own = {
+        "objectives": {"one": {"type": "grpo", "training": {"kl_reference": "old"}}, "other": {"type": "grpo_binary"}}
+    }
+    one = configuration.parse(configuration.overlay(defaults, own))
+    assert [one.training_of(name).kl_reference for name in ("one", "other")] == ["old", "base"]

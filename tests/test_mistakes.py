@@ -481,5 +481,5 @@ def test_a_config_file_that_is_not_there(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "config", tmp_path / "config")
     done = _make(tmp_path, "run", "CONFIG=mien.yaml")
     assert done.returncode == 2
-    assert "no config file mien.yaml; config/ holds config.yaml mini.yaml paper.yaml" in done.stderr
+    assert "no config file mien.yaml; config/ holds arithmetic.yaml config.yaml mini.yaml paper.yaml" in done.stderr
     assert not (tmp_path / ".venv").exists()

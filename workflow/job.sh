@@ -7,7 +7,7 @@ set -euo pipefail
 export PYTHONPATH="${BASH_SOURCE[0]%/*}/../src${PYTHONPATH:+:$PYTHONPATH}"
 
 # torch allocates and frees its activations at every operation. By default glibc returns such blocks to the kernel, and
-# every new one costs page faults; kept, and in huge pages, they save a seventh of the CPU time of training and sampling.
+# each new one costs page faults. Keeping them, in huge pages, saves a seventh of the CPU time of training and sampling.
 export GLIBC_TUNABLES="${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1073741824}"
 
 # A cluster sends SIGTERM to every process of a job. The shell and `tee` ignore it, so that maxk can write its last lines

@@ -308,6 +308,11 @@ SHOWN = [
 ]
 
 
+def test_a_name_that_becomes_a_constant_is_not_one() -> None:
+    """The parser normalises names (NFKC), and such a tree has no code; the rule refuses it by itself."""
+    assert refusal(ast.parse("\U0001d413rue = 1000\nprint(1 is \U0001d413rue)")) is not None
+
+
 @pytest.mark.parametrize("source", SHOWN)
 def test_what_would_show_an_address_or_a_cache_is_refused(source: str) -> None:
     assert refusal(ast.parse(source)) is not None

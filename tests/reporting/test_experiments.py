@@ -42,14 +42,15 @@ def study(experiment: Callable[..., Experiment]) -> Experiment:
     return made.score_all({**REWARDS, "fast/seed0": FAST_REWARDS, "slow/seed0": SLOW_REWARDS})
 
 
-def write_log(made: Experiment, objective: str, kl: Sequence[float], best: Sequence[float]) -> None:
-    """A training log of one line a generation batch."""
+def write_log(made: Experiment, objective: str, kl: Sequence[float] | None, best: Sequence[float]) -> None:
+    """A training log of one line a generation batch; without `kl` its KL is to another policy."""
     path = Path(made.config.layout.metrics(f"{objective}/seed0"))
     path.parent.mkdir(parents=True, exist_ok=True)
     iterations = made.config.training_of(objective).iterations
     lines = [
-        {"step": i * iterations + 1, "kl": k, "reward": b / 2, "train_max@1": b / 2, "train_max@8": b}
-        for i, (k, b) in enumerate(zip(kl, best, strict=True))
+        {"step": i * iterations + 1, "reward": b / 2, "train_max@1": b / 2, "train_max@8": b}
+        | ({} if kl is None else {"kl": kl[i]})
+        for i, b in enumerate(best)
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     Path(made.config.layout.policy(f"{objective}/seed0")).write_text("{}")  # the training is finished
@@ -103,6 +104,15 @@ def test_matched_kl_is_where_the_policy_that_moved_least_ended(study: Experiment
     assert float(rows["grpo"]["train_max@n_at_kl"]) == pytest.approx(0.6)
     assert float(rows["grpo"]["train_max@1_at_kl"]) == pytest.approx(0.3)
     assert rows["slow"]["train_max@n_at_kl"] == ""  # no log
+
+
+def test_a_policy_without_a_kl_to_the_base_model_is_left_out(study: Experiment) -> None:
+    write_log(study, "grpo", kl=[0.0, 0.1, 0.2, 0.4], best=[0.2, 0.4, 0.6, 1.0])
+    write_log(study, "fast", kl=None, best=[0.2, 0.3, 0.9, 0.5])
+    rows = table(study)
+    assert float(rows["grpo"]["matched_kl"]) == pytest.approx(0.4)
+    assert float(rows["grpo"]["train_max@n_at_kl"]) == pytest.approx(1.0)
+    assert rows["fast"]["train_max@n_at_kl"] == ""
 
 
 def test_a_drop_in_kl_does_not_match_twice() -> None:

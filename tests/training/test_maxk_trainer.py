@@ -245,6 +245,11 @@ def test_evaluation_logs_max_at_k_of_its_own_number_of_completions(letters_model
         ({"beta": 0.1}, {"kl_reference": "start"}, "kl_reference must be 'base' or 'old', got 'start'"),
         ({}, {"kl_reference": "old"}, "kl_reference='old' needs a beta above 0"),
         ({"beta": 0.1, "sync_ref_model": True}, {"kl_reference": "old"}, "sync_ref_model=True needs a reference"),
+        (
+            {"beta": 0.1, "importance_sampling_level": "sequence", "loss_type": "luspo"},
+            {"kl_reference": "old"},
+            "kl_reference='old' with importance_sampling_level='sequence' needs use_bias_correction_kl=False",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -585,6 +590,19 @@ def test_the_penalty_to_the_old_policy_takes_no_reference(adapted: bool, letters
     assert trainer.ref_model is None
     assert trainer.args.beta == 0.1
     assert Counting.passes == 2 * 3 * 2  # those of the losses
+
+
+def test_hidden_tokens_do_not_reach_the_penalty(letters_model: str, tmp_path: Path) -> None:
+    """A sampler says 0 of a tool's token, whose log-probability is below −100 here: exp of the difference overflows."""
+
+    def rollout(prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
+        output = with_tools(prompts, trainer)
+        output["logprobs"] = [[None, 0.0, *[None] * (len(ids) - 2)] for ids in output["completion_ids"]]
+        return output
+
+    args = config(tmp_path, beta=0.1, temperature=0.001)
+    trainer = trained(letters_model, args, kl_reference="old", old_policy="sampler", rollout_func=rollout)
+    assert all(torch.isfinite(weight).all() for weight in weights(trainer.model))
 
 
 def test_evaluation_goes_on_without_a_reference(letters_model: str, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def _opened(path: Path, name: str) -> Iterator[IO[str]]:
         with opener(path, "rt", encoding="utf-8-sig") as file:
             yield file
     except UnicodeDecodeError as error:
-        raise UserError(f"{name}: not UTF-8 ({error}); convert it") from None
+        raise UserError(f"{name}: not UTF-8 ({error}); fetch it again or convert it") from None
     except (EOFError, zlib.error) as error:
         raise UserError(f"{name}: a damaged gzip file ({error}); fetch it again") from None
     except OSError as error:

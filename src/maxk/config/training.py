@@ -138,7 +138,8 @@ class Training(Section):
     kl_reference: Literal["base", "old"] = Field(
         "base",
         description="The policy that the KL penalty is measured from: the base policy, or π_old, the policy at "
-        "generation (paper, eq. 4), which needs no reference model and penalises stale steps alone (docs/trainer.md).",
+        "generation (paper, eq. 4), which needs no reference model and penalises only steps on stale samples "
+        "(docs/trainer.md).",
     )
     entropy_bonus: EntropyBonus | None = Field(None, description="Reward entropy in the loss (paper: no bonus).")
     clip: Positive = Field(0.2, description="ε of PPO's clipping (paper: 0.2).")
@@ -217,7 +218,7 @@ class Training(Section):
     def _reference_is_used(self) -> Training:
         if self.kl_reference == "old" and self.kl_coefficient == 0:
             raise ValueError("kl_reference: old needs a kl_coefficient above 0")
-        if self.kl_reference == "old" and "reference_precision" in self.model_fields_set:
+        if self.kl_reference == "old" and self.reference_precision != "float32":
             raise ValueError("kl_reference: old loads no reference model; leave reference_precision out")
         return self
 

@@ -26,14 +26,14 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from maxk.artifacts.records import Problem, Test
 from maxk.data.sections import GeneratedDataset, Planned
 from maxk.errors import UserError
-from maxk.schema import Count, Fraction, Positive, Section
+from maxk.schema import Count, Fraction, Section, Seed
 
 STEPS = 3  # of every problem
 TEST_FRACTION = 0.2  # of all statements; the others are on the train side
@@ -130,8 +130,12 @@ class ArithmeticCorpus(Section):
 
     family: Literal["arithmetic"]
     size: Count = Field(76_800, description="Number of (statement, program) pairs.")
-    steps: tuple[Count, ...] = Field((1, 2, 3), description="Steps per statement, drawn evenly.")
-    slip: Fraction = Field(0.05, description="Probability that a step is another operation's.")
+    steps: tuple[Annotated[int, Field(ge=1, le=len(OPERATIONS))], ...] = Field(
+        (1, 2, 3), description="Steps per statement, drawn evenly."
+    )
+    slip: Fraction = Field(
+        0.05, description="Probability that an author writes the step of an operation drawn at random."
+    )
 
     def pairs(self, seed: int) -> list[tuple[str, str]]:
         """(statement, program) pairs; the programs are often wrong, by design."""
@@ -160,10 +164,10 @@ class ArithmeticDataset(GeneratedDataset):
     source: Literal["arithmetic"]
     train: int = Field(0, ge=0, description="Number of training problems.")
     test: int = Field(0, ge=0, description="Number of evaluation problems.")
-    tolerances: tuple[Positive, ...] = Field(
+    tolerances: tuple[Annotated[float, Field(gt=EXACT, lt=1)], ...] = Field(
         (), description="Relative tolerances; each adds a test of the same answer, for a reward by closeness."
     )
-    seed: int = Field(0, description="Seed of the problems and their numbers.")
+    seed: Seed = Field(0, description="Seed of the problems and their numbers.")
 
     @property
     def tests_per_problem(self) -> int:

@@ -66,7 +66,7 @@ class DatasetSection(Section):
 
     planned: ClassVar[Planned] = Planned(0, 0, 10, "unknown until `maxk prepare` has counted")
     tests_mb: ClassVar[int] = 0  # main memory for the tests of all rows at the peak of a stage, an estimate; 0 is small
-    synthetic: ClassVar[bool] = False  # generated tasks, which a model can read that the pipeline pretrains
+    synthetic: ClassVar[bool] = False  # generated tasks, readable by a model that the pipeline pretrains
     family: ClassVar[str | None] = None  # of the corpus that such a model has to be pretrained on; None: any
 
     @classmethod

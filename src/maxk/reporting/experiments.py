@@ -217,9 +217,11 @@ def _train_maxima(config: Config, row: str) -> tuple[str, str]:
 
 # ------------------------------------------------------------------------------------------------- matched KL
 def matched_kl(findings: Findings) -> float | None:
-    """The largest KL that every policy with a training log reaches (of those chosen, where there is a choice)."""
+    """The largest KL to the base model that all policies with such a log reach (of those chosen, if there is a choice)."""
     reached = [
-        trajectory(outcome.log)[0][-1] for outcome in findings.outcomes if outcome.log and outcome.chosen is not False
+        trajectory(outcome.log)[0][-1]
+        for outcome in findings.outcomes
+        if "kl" in outcome.log and outcome.chosen is not False
     ]
     return float(min(reached)) if reached else None
 
@@ -237,7 +239,7 @@ def trajectory(log: Mapping[str, Floats]) -> tuple[Floats, dict[str, Floats]]:
 def at_matched_kl(log: Mapping[str, Floats], target: float | None) -> dict[str, float | None]:
     """max@1 and max@n of the training groups where the policy first reaches the KL `target` (linear interpolation)."""
     found: dict[str, float | None] = {"matched_kl": target, "train_max@1_at_kl": None, "train_max@n_at_kl": None}
-    if log and target is not None:
+    if "kl" in log and target is not None:
         kl, maxima = trajectory(log)
         if kl[-1] >= target:
             first, last = (float(np.interp(target, kl, curve)) for curve in maxima.values())
@@ -421,7 +423,7 @@ def _draw_trade_off(ax: Axes, findings: Findings, looks: Mapping[str, style.Look
 def _draw_kl(ax: Axes, findings: Findings, looks: Mapping[str, style.Look]) -> None:
     """max@n of the training groups against KL: what a policy gains for how far it has moved."""
     for outcome in findings.shown:
-        if outcome.log:
+        if "kl" in outcome.log:
             kl, maxima = trajectory(outcome.log)
             ax.plot(kl, list(maxima.values())[-1], **(looks[outcome.series].line | {"marker": ""}), linewidth=1.0)
     target = matched_kl(findings)

@@ -73,6 +73,8 @@ def stages(layout: Layout) -> dict[str, Stage]:
     jobs: dict[str, list[pd.DataFrame]] = {}
     folder = Path(layout.root, "benchmarks")
     for path in sorted(folder.rglob("*.tsv")):
+        if not path.stat().st_size:  # of a killed job
+            continue
         stage = path.relative_to(folder).parts[0].removesuffix(".tsv")
         jobs.setdefault(stage, []).append(pd.read_csv(path, sep="\t", na_values="-"))
     return {name: _stage(name, pd.concat(frames)) for name, frames in jobs.items()}

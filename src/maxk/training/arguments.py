@@ -83,7 +83,7 @@ def arguments(
         importance_sampling_level=config.ratio,
         beta=config.kl_coefficient,
         # r·k3 of samples of π_old is an unbiased estimate of a token's KL(π_θ ‖ π_old). Sequence-level ratios give TRL
-        # the geometric mean, whose product with k3 estimates nothing.
+        # the geometric mean, whose product with k3 is no less biased than k3 alone.
         use_bias_correction_kl=config.kl_reference == "old" and config.ratio == "token",
         epsilon=config.clip,
         learning_rate=config.learning_rate,

@@ -87,6 +87,8 @@ def _unsupported_kl_reference(config: Any, kl_reference: str) -> Iterator[str]:
         yield f"kl_reference='old' needs a beta above 0, got {config.beta}"
     if kl_reference == "old" and config.sync_ref_model:
         yield "sync_ref_model=True needs a reference model, and kl_reference='old' has none"
+    if kl_reference == "old" and config.importance_sampling_level == "sequence" and config.use_bias_correction_kl:
+        yield "kl_reference='old' with importance_sampling_level='sequence' needs use_bias_correction_kl=False"
 
 
 @contextmanager

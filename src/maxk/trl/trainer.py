@@ -228,7 +228,8 @@ class MaxkTrainer(GRPOTrainer):
         old = logps if old is None else torch.where(old.isnan(), logps, old)
         inputs["old_per_token_logps"] = old
         if self.kl_reference == "old":
-            inputs["ref_per_token_logps"] = old
+            # A sampler's log-probability of a token that the mask hides is 0, at which k3 overflows.
+            inputs["ref_per_token_logps"] = torch.where(mask.bool(), old, logps)
         if "sampling_per_token_logps" in inputs and not self._policy_moved:
             self._log_sampler_drift(log_ratios(logps, inputs["sampling_per_token_logps"], mask))
         ratios = log_ratios(logps, old, mask)

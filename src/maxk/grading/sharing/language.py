@@ -282,7 +282,8 @@ class _Check:
 
     def _Compare(self, node: ast.Compare) -> set[str]:
         for sign, right in zip(node.ops, node.comparators, strict=True):
-            if isinstance(sign, (ast.Is, ast.IsNot)) and ast.unparse(right) not in ("None", "True", "False"):
+            constant = isinstance(right, ast.Constant) and (right.value is None or isinstance(right.value, bool))
+            if isinstance(sign, (ast.Is, ast.IsNot)) and not constant:
                 raise _Refused("is")
         return self.parts(node)
 
