@@ -217,7 +217,7 @@ def _train_maxima(config: Config, row: str) -> tuple[str, str]:
 
 # ------------------------------------------------------------------------------------------------- matched KL
 def matched_kl(findings: Findings) -> float | None:
-    """The largest KL to the base model that all policies with a log of it reach (of those chosen, where one chooses)."""
+    """The largest KL to the base model that all policies with such a log reach; only chosen ones, if any are chosen."""
     reached = [
         trajectory(outcome.log)[0][-1]
         for outcome in findings.outcomes
