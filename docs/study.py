@@ -18,8 +18,8 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,10 +152,10 @@ def _revision(source: str) -> str:
 
 
 def _source_at(repository: Path, commit: str) -> str:
-    command = ["git", "-C", str(repository), "archive", commit, "src/maxk"]
+    command = ["git", "-C", str(repository), "archive", "--format=zip", commit, "src/maxk"]
     archive = subprocess.run(command, capture_output=True, check=True).stdout
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(folder, filter="data")
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(io.BytesIO(archive)) as sources:
+        sources.extractall(folder)
         return environment.source(package=Path(folder, "src", "maxk"))
 
 
