@@ -11,7 +11,7 @@ import pytest
 
 from maxk import config as configuration
 from maxk.artifacts.records import Problem
-from maxk.data import arithmetic
+from maxk.data import arithmetic, drawing
 from maxk.data.arithmetic import OPERATIONS, ArithmeticCorpus, ArithmeticDataset, Calculation
 from maxk.errors import UserError
 from maxk.grading import CheckerProgram, Grader, Submission
@@ -123,7 +123,7 @@ def test_the_page_shows_the_first_problem(root: Path) -> None:
 
 
 def test_asking_for_more_than_there_is_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arithmetic, "PATIENCE", 500)
+    monkeypatch.setattr(drawing, "PATIENCE", 500)
     with pytest.raises(UserError, match=r"datasets\.tiny: asked for train=0 and test=2000"):
         dataset(train=0, test=2000).generate("tiny")
 

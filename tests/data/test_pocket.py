@@ -15,6 +15,7 @@ import pytest
 
 from maxk import config as configuration
 from maxk.artifacts.records import Problem
+from maxk.data import drawing
 from maxk.data.pocket import Corpus, grammar, tasks
 from maxk.data.pocket.grammar import REDUCERS, TRANSFORMS, Step
 from maxk.data.pocket.tasks import PocketDataset
@@ -178,7 +179,7 @@ def test_small_family_stays_disjoint_until_it_is_exhausted() -> None:
 
 
 def test_asking_for_more_than_there_is_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "PATIENCE", 500)
+    monkeypatch.setattr(drawing, "PATIENCE", 500)
     with pytest.raises(UserError, match=r"datasets\.tiny: asked for train=0 and test=100000"):
         family(transforms=[1], open_operations=[0], rare=0, train=0, test=100_000).generate("tiny")
     with pytest.raises(UserError, match="transforms=14, but the grammar has 13"):

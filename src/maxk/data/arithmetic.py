@@ -21,25 +21,22 @@ for each, so its reward is the fraction of the tolerances that the printed numbe
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from maxk.artifacts.records import Problem, Test
+from maxk.data import drawing
 from maxk.data.sections import GeneratedDataset, Planned
-from maxk.errors import UserError
 from maxk.schema import Count, Fraction, Section, Seed
 
 STEPS = 3  # of every problem
-TEST_FRACTION = 0.2  # of all statements; the others are on the train side
 TELLING = 1e-4  # relative difference by which a mistake has to change the answer
 EXACT = 1e-6  # relative tolerance of the test for the exact answer
-PATIENCE = 20_000  # draws without a new problem, after which the statements are assumed to be exhausted
 
 READ, PRINT = "float(input())", "print(x)"
 
@@ -93,6 +90,11 @@ class Calculation:
     @property
     def statement(self) -> str:
         return in_words(self.operations)
+
+    @property
+    def split(self) -> str:
+        """`train` or `test`: a property of the statement."""
+        return drawing.split_of(self.statement)
 
     @property
     def stdin(self) -> str:
@@ -180,22 +182,17 @@ class ArithmeticDataset(GeneratedDataset):
         """
         wanted = {"train": self.train, "test": self.test}
         kept: dict[str, dict[str, Problem]] = {"train": {}, "test": {}}
-        funnel, last_kept = dict.fromkeys(["drawn", "split_not_full", "not_duplicate", "telling", *wanted], 0), 0
-        draws = draw_calculations(self.seed)
-        while any(len(kept[split]) < wanted[split] for split in wanted):
-            calculation = next(draws)
-            split = split_of(calculation.statement)
-            funnel["drawn"] += 1
-            if _passes(calculation, kept[split], wanted[split], funnel):
-                identity = f"{name}/{split}/{len(kept[split]):04}"
-                kept[split][calculation.statement] = self._problem(identity, name, split, calculation)
-                funnel[split] += 1
-                last_kept = funnel["drawn"]
-            elif funnel["drawn"] - last_kept > PATIENCE:
-                raise UserError(
-                    f"datasets.{name}: asked for train={self.train} and test={self.test}, but {PATIENCE} draws in a "
-                    f"row added none to {funnel['train']} and {funnel['test']}; ask for fewer"
-                )
+        filters: dict[str, Callable[[Calculation], bool]] = {
+            "split_not_full": lambda one: len(kept[one.split]) < wanted[one.split],
+            "not_duplicate": lambda one: one.statement not in kept[one.split],
+            "telling": lambda one: one.telling,
+        }
+
+        def keep(one: Calculation) -> None:
+            identity = f"{name}/{one.split}/{len(kept[one.split]):04}"
+            kept[one.split][one.statement] = self._problem(identity, name, one.split, one)
+
+        funnel = drawing.fill(name, wanted, draw_calculations(self.seed), filters, keep, "ask for fewer")
         return [problem for split in kept.values() for problem in split.values()], funnel
 
     def _problem(self, identity: str, name: str, split: str, of: Calculation) -> Problem:
@@ -212,32 +209,12 @@ class ArithmeticDataset(GeneratedDataset):
         )
 
 
-def _passes(calculation: Calculation, kept: Mapping[str, Problem], wanted: int, funnel: dict[str, int]) -> bool:
-    """Whether the calculation becomes a problem of a split. Counts it in the funnel for each filter that it passes."""
-    filters: dict[str, Callable[[], bool]] = {
-        "split_not_full": lambda: len(kept) < wanted,
-        "not_duplicate": lambda: calculation.statement not in kept,
-        "telling": lambda: calculation.telling,
-    }
-    for name, keeps in filters.items():
-        if not keeps():
-            return False
-        funnel[name] += 1
-    return True
-
-
 def draw_calculations(seed: int) -> Iterator[Calculation]:
     """An endless stream, the same for every number of problems."""
     rng = random.Random(f"arithmetic problems {seed}")
     while True:
         operations = tuple(rng.sample(OPERATIONS, STEPS))
         yield Calculation(operations, (rng.randint(20, 99), *(rng.randint(2, 30) for _ in operations)))
-
-
-def split_of(statement: str) -> str:
-    """`train` or `test`: a property of the statement itself, the same in every run."""
-    digest = hashlib.sha256(statement.encode()).digest()
-    return "test" if int.from_bytes(digest[:8]) < TEST_FRACTION * 2**64 else "train"
 
 
 def in_words(operations: Sequence[Operation]) -> str:

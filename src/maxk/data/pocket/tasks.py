@@ -16,7 +16,6 @@ alone.
 from __future__ import annotations
 
 import functools
-import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from pydantic import Field
 
 from maxk.artifacts.digests import canonical
 from maxk.artifacts.records import Problem, Test
+from maxk.data import drawing
 from maxk.data.pocket.grammar import (
     TRANSFORMS,
     Step,
@@ -39,10 +39,8 @@ from maxk.data.sections import GeneratedDataset, Planned, Popularity
 from maxk.errors import UserError
 from maxk.schema import Count, Fraction
 
-TEST_FRACTION = 0.2  # of all tasks of the grammar; the others are on the train side
 INPUT_TRIES = 60
 DISTINCT_OUTPUTS = 0.6
-PATIENCE = 20_000  # draws without a new problem, after which the family is assumed to be exhausted
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,7 @@ class Task:
     @property
     def split(self) -> str:
         """`train` or `test`: a property of the task itself, the same in every family and every run."""
-        digest = hashlib.sha256(f"{self.statement}\n{self.reference}".encode()).digest()
-        return "test" if int.from_bytes(digest[:8]) < TEST_FRACTION * 2**64 else "train"
+        return drawing.split_of(f"{self.statement}\n{self.reference}")
 
     def alternatives(self) -> Iterator[tuple[Step, ...]]:
         """The steps with one open operation read in another way."""
@@ -100,21 +97,12 @@ class PocketDataset(GeneratedDataset):
             raise UserError(f"datasets.{name}: transforms={most}, but the grammar has {len(TRANSFORMS)}")
         wanted = {"train": self.train, "test": self.test}
         kept: dict[str, dict[Task, list[Test]]] = {"train": {}, "test": {}}
-        filters = self._filters(wanted, kept)
-        funnel = dict.fromkeys(["drawn", *filters, *wanted], 0)
-        draws, last_kept = draw_tasks(self), 0
-        while any(len(kept[split]) < wanted[split] for split in wanted):
-            task = next(draws)
-            funnel["drawn"] += 1
-            if _passes(task, filters, funnel):
-                kept[task.split][task] = draw_tests(task, self.tests, self.seed)
-                funnel[task.split] += 1
-                last_kept = funnel["drawn"]
-            elif funnel["drawn"] - last_kept > PATIENCE:
-                raise UserError(
-                    f"datasets.{name}: asked for train={self.train} and test={self.test}, but {PATIENCE} draws in a "
-                    f"row added none to {funnel['train']} and {funnel['test']}; ask for fewer or for more transforms"
-                )
+
+        def keep(task: Task) -> None:
+            kept[task.split][task] = draw_tests(task, self.tests, self.seed)
+
+        remedy = "ask for fewer or for more transforms"
+        funnel = drawing.fill(name, wanted, draw_tasks(self), self._filters(wanted, kept), keep, remedy)
         return [problem for split in kept for problem in _problems(name, split, kept[split])], funnel
 
     def _filters(
@@ -132,15 +120,6 @@ class PocketDataset(GeneratedDataset):
             "not_guessable": lambda task: not guessable(tests(task)),
             "not_ambiguous": lambda task: not ambiguous(task, tests(task)),
         }
-
-
-def _passes(task: Task, filters: dict[str, Callable[[Task], bool]], funnel: dict[str, int]) -> bool:
-    """Whether every filter accepts the task. Counts it in the funnel for each that does."""
-    for name, keeps in filters.items():
-        if not keeps(task):
-            return False
-        funnel[name] += 1
-    return True
 
 
 def _problems(name: str, split: str, tasks: dict[Task, list[Test]]) -> Iterator[Problem]:
