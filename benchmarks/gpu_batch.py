@@ -71,6 +71,7 @@ VARIANTS = {
     "batch_64": Variant({"per_device_batch_size": 64}),
     "batch_128": Variant({"per_device_batch_size": 128}),
     "reference_bfloat16": Variant({"reference_precision": "bfloat16"}),
+    "fast": Variant({"per_device_batch_size": 64, "reference_precision": "bfloat16"}),
     "compile": Variant({"torch_compile": True}),
     "logprobs": Variant(logprobs=True),
     "reward_in_line": Variant(reward_in_line=True),

@@ -38,33 +38,33 @@ def main() -> None:
     parser.add_argument("--model", help="the base model, a folder, in place of the experiment's")
     parser.add_argument("--objective", default="grpo", help="a type without keys")
     args = parser.parse_args()
-    prepare(args)
+    prepare(args, objectives(args.objective), {"gpus": 2 if torch.cuda.is_available() else 0})
     seconds = {name: train(name) for name in PROCESSES}
     for name, processes in PROCESSES.items():
         print(f"{processes} process{'es' if processes > 1 else '':2s} {seconds[name]:6.2f} s a generation batch")
     print(f"throughput per process: {seconds['one'] / seconds['two'] / PROCESSES['two']:.2f} of that of one")
 
 
-def overlay(args: argparse.Namespace) -> dict[str, Any]:
-    on_gpu = torch.cuda.is_available()
-    sharding = {"accelerate": "config/accelerate/ddp.yaml"} if on_gpu else {}
-    own: dict[str, dict[str, Any]] = {"one": {}, "two": {"training": {"processes": 2, **sharding}}}
-    return {
+def objectives(kind: str) -> dict[str, Any]:
+    """A policy trained in one process, and in two."""
+    sharding = {"accelerate": "config/accelerate/ddp.yaml"} if torch.cuda.is_available() else {}
+    return {"one": {"type": kind}, "two": {"type": kind, "training": {"processes": 2, **sharding}}}
+
+
+def prepare(args: argparse.Namespace, objectives: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Makes the base policy and the problems of an experiment of these objectives, of one epoch and one seed."""
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    own = {
         "name": RESULTS.name,
-        "gpus": 2 if on_gpu else 0,
         "seeds": [0],
-        "objectives": {name: {"type": args.objective, **extra} for name, extra in own.items()},
+        "objectives": objectives,
         "training": {"gpu": 1, "epochs": 1, "checkpoint_every": 10_000},
         "tracking": {"enabled": False},
         **({"base": {"model": args.model}} if args.model else {}),
+        **changes,
     }
-
-
-def prepare(args: argparse.Namespace) -> None:
-    """The base policy and the problems."""
-    shutil.rmtree(RESULTS, ignore_errors=True)
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        yaml.safe_dump(overlay(args), file)
+        yaml.safe_dump(own, file)
         file.flush()
         datasets = configuration.read_yaml(args.config)["training"]["datasets"]
         files = ["policies/base/policy.json", *(f"data/{dataset}/problems.parquet" for dataset in datasets)]
@@ -77,10 +77,14 @@ def train(name: str) -> float:
     """Trains the policy, and returns the median time of a generation batch."""
     command = [sys.executable, "-m", "maxk", "train", name, "--seed", "0", "--config", str(RESULTS / "config.json")]
     subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    return statistics.median(step["step_time"] for step in steps(name)[WARM_UP:])
+
+
+def steps(name: str) -> list[dict[str, Any]]:
+    """What the training logged of every generation batch."""
     log = RESULTS / "policies" / name / "seed0" / "metrics.jsonl"
-    steps = [json.loads(line) for line in log.read_text().splitlines()]
-    times = [step["step_time"] for step in steps if "step_time" in step]
-    return statistics.median(times[WARM_UP:])
+    logged = [json.loads(line) for line in log.read_text().splitlines()]
+    return [step for step in logged if "step_time" in step]
 
 
 if __name__ == "__main__":

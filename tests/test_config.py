@@ -109,6 +109,14 @@ FAULTS = {
         {"training": {"old_policy": "sampler"}},
         ["training", "generator.backend: vllm"],
     ),
+    "ahead without a server": (
+        {"training": {"old_policy": "sampler", "generator": {"backend": "vllm", "ahead": True}}},
+        ["training.generator", "ahead: true needs a vLLM server"],
+    ),
+    "ahead without the sampler's policy": (
+        {"training": {"generator": {"backend": "vllm", "mode": "server", "url": "http://gpu:8000", "ahead": True}}},
+        ["training", "it needs old_policy: sampler and processes: 1"],
+    ),
     "sampler corrected twice": (
         {"training": {"old_policy": "sampler", "generator": {"backend": "vllm", "importance_sampling": "token_mask"}}},
         ["training", "corrected twice"],

@@ -39,6 +39,11 @@ class Generator(Section):
         "token or by completion, capped (`truncate`) or set to 0 (`mask`) above `importance_sampling_max`.",
     )
     importance_sampling_max: Positive = Field(3.0, description="Largest weight of `importance_sampling`.")
+    ahead: bool = Field(
+        False,
+        description="Draw the next generation batch while this one trains; needs `mode: server`, "
+        "`old_policy: sampler` and one process (docs/trainer.md).",
+    )
 
     @model_validator(mode="after")
     def _url_for_servers(self) -> Generator:
@@ -46,6 +51,8 @@ class Generator(Section):
             raise ValueError("url goes with backend: vllm and mode: server, and only with them")
         if self.importance_sampling != "none" and self.backend != "vllm":
             raise ValueError("importance_sampling corrects vLLM's samples; it needs backend: vllm")
+        if self.ahead and self.mode != "server":
+            raise ValueError("ahead: true needs a vLLM server beside the training; set mode: server and url")
         return self
 
 
@@ -212,6 +219,10 @@ class Training(Section):
             raise ValueError("old_policy: sampler needs the log-probabilities of generator.backend: vllm")
         if self.old_policy == "sampler" and self.generator.importance_sampling != "none":
             raise ValueError("old_policy: sampler would be corrected twice; leave generator.importance_sampling out")
+        if self.generator.ahead and (self.old_policy != "sampler" or self.processes > 1):
+            raise ValueError(
+                "generator.ahead draws from an older policy; it needs old_policy: sampler and processes: 1"
+            )
         return self
 
     @model_validator(mode="after")
@@ -229,6 +240,7 @@ class Training(Section):
         generator = {"url", "gpu_memory_utilization", "kv_cache_gb", "tensor_parallel", "max_model_len"}
         new = {"minibatches": 1, "kl_reference": "base"}  # policies trained before these keys existed remain valid
         execution |= {key for key, default in new.items() if getattr(self, key) == default}
+        generator |= set() if self.generator.ahead else {"ahead"}
         return self.model_dump(exclude={**dict.fromkeys(execution, True), "generator": generator})
 
     @property

@@ -229,6 +229,7 @@ def _trainer(job: _Job, grader: Grader, run: tracking.Run) -> tuple[Any, StopOnS
         objective=job.config.every_objective[job.objective].spec,
         old_policy=training.old_policy,
         kl_reference=training.kl_reference,
+        generate_ahead=training.generator.ahead,
         reference_precision=training.reference_precision,
         stop=training.stop,
         kv_cache_gb=training.generator.kv_cache_gb,

@@ -32,12 +32,15 @@ def as_objective(given: Given, n: int) -> Objective:
     return objective
 
 
-def require_supported(config: Any, objective: Objective, old_policy: str, kl_reference: str, has_rollout: bool) -> None:
+def require_supported(
+    config: Any, objective: Objective, old_policy: str, kl_reference: str, has_rollout: bool, generate_ahead: bool
+) -> None:
     """Raises ValueError naming every option that would change what the objective's advantages or π_old mean."""
     refused = [
         *_unsupported(config, objective),
         *_unsupported_old_policy(config, old_policy, has_rollout),
         *_unsupported_kl_reference(config, kl_reference),
+        *(_unsupported_ahead(config, old_policy, has_rollout) if generate_ahead else ()),
     ]
     if refused:
         raise ValueError(f"MaxkTrainer: {'; '.join(refused)}")
@@ -89,6 +92,15 @@ def _unsupported_kl_reference(config: Any, kl_reference: str) -> Iterator[str]:
         yield "sync_ref_model=True needs a reference model, and kl_reference='old' has none"
     if kl_reference == "old" and config.importance_sampling_level == "sequence" and config.use_bias_correction_kl:
         yield "kl_reference='old' with importance_sampling_level='sequence' needs use_bias_correction_kl=False"
+
+
+def _unsupported_ahead(config: Any, old_policy: str, has_rollout: bool) -> Iterator[str]:
+    if not config.use_vllm or config.vllm_mode != "server" or has_rollout:
+        yield "generate_ahead=True needs a vLLM server (use_vllm=True, vllm_mode='server', no rollout_func)"
+    if old_policy != "sampler":
+        yield "generate_ahead=True draws from an older policy than the trainer's; it needs old_policy='sampler'"
+    if config.world_size > 1:
+        yield f"generate_ahead=True works with one training process, not with {config.world_size}"
 
 
 @contextmanager

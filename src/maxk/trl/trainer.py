@@ -14,6 +14,7 @@ from trl import GRPOConfig, GRPOTrainer
 from maxk.estimators import powers_of_two
 from maxk.objectives.diagnostics import diagnose, group_max_at_k, ratio_quantiles
 from maxk.trl import trees
+from maxk.trl.ahead import Ahead, Lookahead, Prompts
 from maxk.trl.microbatches import by_length
 from maxk.trl.options import Given, as_objective, no_reference_model, require_supported
 from maxk.trl.ratios import log_ratios, loss_mask, sequence_factor
@@ -30,6 +31,8 @@ class MaxkTrainer(GRPOTrainer):
                   log-probabilities that vLLM (or `rollout_func`) returned, which include its numerical differences.
     kl_reference  "base" is TRL's reference model. With "old" the penalty `beta` is on the KL to π_old (paper, eq. 4),
                   without a reference model; it is logged as `kl_old`.
+    generate_ahead  whether a vLLM server draws the next generation batch while this one trains. Its completions are
+                  then of the policy of one batch ago, which needs `old_policy="sampler"`.
 
     A completion that all reward functions return None for is ungraded, and its whole group gets zero advantages.
     Raises ValueError for options of GRPOConfig that would change what the objective means (docs/trainer.md).
@@ -44,6 +47,7 @@ class MaxkTrainer(GRPOTrainer):
         objective: Given = "bon_loo1",
         old_policy: Literal["trainer", "sampler"] = "trainer",
         kl_reference: Literal["base", "old"] = "base",
+        generate_ahead: bool = False,
         **kwargs: Any,
     ) -> None:
         given = inspect.signature(GRPOTrainer.__init__).bind(self, *args, **kwargs).arguments
@@ -51,7 +55,7 @@ class MaxkTrainer(GRPOTrainer):
         self.objective = as_objective(objective, config.num_generations)
         self.old_policy, self.kl_reference = old_policy, kl_reference
         has_rollout = given.get("rollout_func") is not None
-        require_supported(config, self.objective, old_policy, kl_reference, has_rollout)
+        require_supported(config, self.objective, old_policy, kl_reference, has_rollout, generate_ahead)
         with no_reference_model(config, kl_reference):
             super().__init__(*args, **kwargs)
         if self._is_vlm and self.objective.off_policy:
@@ -67,6 +71,9 @@ class MaxkTrainer(GRPOTrainer):
             return_no_logprobs(self.vllm_generation)
         if self.use_vllm and self.vllm_mode == "colocate" and self.args.vllm_tensor_parallel_size == 1:
             request_groups(self.vllm_generation)
+        self._lookahead = Lookahead()
+        self._lookahead_from = 0  # TRL's `_step` at the first batch of the lookahead
+        self._ahead = Ahead(self.vllm_generation, self._upcoming) if generate_ahead else None
 
     def _can_hold_groups(self) -> bool:
         """Whether micro-batches can be made of all the groups that the objective needs together."""
@@ -130,7 +137,28 @@ class MaxkTrainer(GRPOTrainer):
             output["old_per_token_logps"] = output["sampling_per_token_logps"]
         return output
 
+    # ---- generation
+    def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: Any) -> Any:
+        if self._ahead is not None:
+            epoch_iterator = self._lookahead.over(epoch_iterator, num_batches, self._steps_to_next_generation)
+            self._lookahead_from = self._step
+        return super().get_batch_samples(epoch_iterator, num_batches, device)
+
+    @property
+    def _steps_to_next_generation(self) -> int:
+        return int(self.args.num_iterations * self.args.steps_per_generation)
+
+    def _upcoming(self) -> Prompts | None:
+        """Prompts of the generation batch after this one; None at the end of an epoch, and in evaluation."""
+        place = self._step - self._lookahead_from + self._steps_to_next_generation
+        if not self.model.training or place >= len(self._lookahead.seen):
+            return None
+        found: Prompts = self._tokenize_prompts([row["prompt"] for row in self._lookahead.seen[place]])[0]
+        return found
+
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        if self._ahead is not None:
+            self._ahead.wait()  # the parent may give the server new weights
         completion_ids, logprobs = super()._generate_single_turn(*args, **kwargs)
         return completion_ids, logprobs or None  # [] if vLLM was configured to return none
 
