@@ -49,6 +49,7 @@ class Variant:
     logprobs: bool = False  # vLLM returns log-probabilities that nothing uses
     detokenize: bool = False  # vLLM decodes tokens that TRL decodes again
     reward_in_line: bool = False  # grade after the reference pass, not beside it
+    late: bool = False  # grade when all completions are there
     one_load: bool = False  # hand all weights to vLLM in one call, not one per tensor
     n_requests: bool = False  # ask vLLM for the n completions of a prompt in n requests, not in one
 
@@ -75,6 +76,7 @@ VARIANTS = {
     "compile": Variant({"torch_compile": True}),
     "logprobs": Variant(logprobs=True),
     "reward_in_line": Variant(reward_in_line=True),
+    "late": Variant({"per_device_batch_size": 64}, late=True),
     "one_load": Variant(one_load=True),
     "n_requests": Variant(n_requests=True),
 }
@@ -167,6 +169,8 @@ def set_engine(trainer: GRPOTrainer, variant: Variant, stops: bool) -> None:
         return_no_logprobs(engine)
     if not variant.n_requests:
         request_groups(engine)
+    if variant.late:
+        engine.llm.llm_engine.__dict__.pop("step", None)
     if variant.one_load:
 
         def load() -> None:
@@ -189,8 +193,7 @@ class SharedEngine:
         if self._engine is None:
             self._engine = self._make(**settings)
         engine = self._engine
-        for name in ("generate", "sync_weights"):
-            engine.__dict__.pop(name, None)  # what the last variant replaced
+        self._restore()
         engine.model, engine.accelerator = settings["model"], settings["accelerator"]
         engine.logprobs, engine.generation_kwargs = settings["logprobs"], dict(settings["generation_kwargs"] or {})
         return engine
@@ -199,8 +202,13 @@ class SharedEngine:
         """Lets go of the last trainer's model."""
         if self._engine is not None:
             self._engine.model = None
-            for name in ("generate", "sync_weights"):
-                self._engine.__dict__.pop(name, None)
+            self._restore()
+
+    def _restore(self) -> None:
+        """Takes back what the last variant replaced."""
+        for name in ("generate", "sync_weights"):
+            self._engine.__dict__.pop(name, None)
+        self._engine.llm.llm_engine.__dict__.pop("step", None)
 
 
 # ---- timing

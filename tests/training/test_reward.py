@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,35 @@ def test_rewards_can_be_started_before_they_are_asked_for(tmp_path: Path) -> Non
     with VerdictCache(tmp_path / "verdicts.sqlite") as cache, Grader(workers=1, cache=cache) as grader:
         reward = PassRateReward(grader, PROBLEMS, Limits())
         reward.start([SUM, "print(9)"], ["p/0", "p/0"])
-        assert reward([], []) == [1.0, 0.25]
+        assert reward([SUM, "print(9)"], ["p/0", "p/0"]) == [1.0, 0.25]
         assert reward(["print(input())"], ["p/1"]) == [1.0]
         assert grader.stats.submissions == 3
+
+
+def test_programs_run_while_others_are_still_generated() -> None:
+    """The one program is graded before the other is known; both count in the call."""
+    with Grader(workers=1) as grader:
+        reward = PassRateReward(grader, PROBLEMS, Limits())
+        reward.early(["print(9)"], ["p/0"])
+        deadline = time.monotonic() + 60
+        while grader.stats.submissions < 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        reward.start([SUM, "print(9)", SUM], ["p/0", "p/0", "p/0"])
+        assert reward([SUM, "print(9)", SUM], ["p/0", "p/0", "p/0"]) == [1.0, 0.25, 1.0]
+        assert grader.stats.submissions == 2
+
+
+def test_a_batch_that_does_not_come_is_dropped() -> None:
+    """The next is graded as if there had been none, and nothing waits for the rest."""
+    with Grader(workers=1) as grader:
+        reward = PassRateReward(grader, PROBLEMS, Limits())
+        reward.drop()
+        reward.early(["print(9)"], ["p/0"])
+        reward.drop()
+        assert reward([SUM], ["p/0"]) == [1.0]
+        reward.early(["print(9)"], ["p/0"])
+        reward.drop()
 
 
 def test_an_error_while_grading_reaches_the_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,5 +93,6 @@ def test_an_error_while_grading_reaches_the_trainer(monkeypatch: pytest.MonkeyPa
 
 def test_what_could_not_be_graded_has_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     with Grader(workers=1) as grader:
-        monkeypatch.setattr(grader, "grade", lambda _: [Verdict(("passed", "harness_error")), Verdict(("passed",))])
-        assert PassRateReward(grader, PROBLEMS, Limits())([SUM, SUM], ["p/0", "p/0"]) == [None, 1.0]
+        verdicts = iter([Verdict(("passed", "harness_error")), Verdict(("passed",))])
+        monkeypatch.setattr(grader, "grade_iter", lambda given: enumerate(next(verdicts) for one in given if one))
+        assert PassRateReward(grader, PROBLEMS, Limits())([SUM, "print(1)"], ["p/0", "p/0"]) == [None, 1.0]

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import PROMPTS, ROUNDING, count_a, difference, make_trainer, tokenizer, weights
+from tiny import GROUP, PROMPTS, ROUNDING, count_a, difference, make_trainer, tokenizer, weights
 from tokenizers import decoders
 from transformers import Lfm2Config, Lfm2ForCausalLM, TrainerCallback, TrainerState
 
-from maxk.config import EntropyBonus, Training
+from maxk.config import EntropyBonus, Generator, Training
 from maxk.errors import UserError
 from maxk.stages.train import last_checkpoint
 from maxk.training.arguments import arguments, schedule
@@ -280,6 +280,80 @@ def test_rewards_start_before_log_probabilities_are_computed(letters_model: str,
     assert (start[0], reference, call[0]) == ("start", "pass", "call")
     assert start[1:] == call[1:]
     assert start[2] == [str(i) for i in range(4) for _ in range(4)]
+
+
+class Engine:
+    """In place of TRL's colocated vLLM: every step ends a request, and the last one fails if asked to."""
+
+    fails = False
+
+    def __init__(self, **_: Any) -> None:
+        self.logprobs, self.generation_kwargs, self.llm = 0, {}, SimpleNamespace(llm_engine=self)
+        self.running: list[Any] = []
+
+    def sync_weights(self) -> None:
+        pass
+
+    def step(self) -> list[Any]:
+        if self.fails and len(self.running) == 1:
+            raise RuntimeError("the engine failed")
+        return [self.running.pop(0)]
+
+    def generate(self, prompts: list[list[int]], images: Any, num_generations: int, profiler: Any = None) -> Any:
+        completions = [[[prompt[0], 2 + i % 3, 1] for i in range(GROUP)] for prompt in prompts]
+        for prompt, group in zip(prompts, completions, strict=True):
+            outputs = [SimpleNamespace(token_ids=ids) for ids in group]
+            self.running.append(SimpleNamespace(finished=True, prompt_token_ids=prompt, outputs=outputs))
+        while self.running:
+            self.llm.llm_engine.step()
+        return prompts, [ids for group in completions for ids in group], None, None
+
+
+class Recorder:
+    """A reward function that notes what it is given, and when."""
+
+    __name__ = "noted"
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, list[str], list[str]]] = []
+
+    def early(self, completions: list[str], problem_id: list[str]) -> None:
+        self.events.append(("early", completions, problem_id))
+
+    def start(self, completions: list[str], problem_id: list[str]) -> None:
+        self.events.append(("start", completions, problem_id))
+
+    def drop(self) -> None:
+        self.events.append(("drop", [], []))
+
+    def __call__(self, completions: list[str], problem_id: list[str], **_: Any) -> list[float | None]:
+        return count_a(completions)
+
+
+COLOCATED = Generator(backend="vllm")
+
+
+def test_completions_are_graded_as_vllm_ends_them(
+    letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", Engine)
+    reward = Recorder()
+    trained(letters_model, tmp_path, "bon_loo1", rewards=reward, training={"generator": COLOCATED})
+    *early, start = reward.events[:5]
+    assert [event[0] for event in reward.events[:5]] == ["early"] * 4 + ["start"]
+    assert [text for event in early for text in event[1]] == start[1]
+    assert [name for event in early for name in event[2]] == start[2]
+
+
+def test_a_generation_that_fails_drops_what_was_graded_early(
+    letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", Engine)
+    monkeypatch.setattr(Engine, "fails", True)
+    reward = Recorder()
+    with pytest.raises(RuntimeError, match="the engine failed"):
+        trained(letters_model, tmp_path, "bon_loo1", rewards=reward, training={"generator": COLOCATED})
+    assert [event[0] for event in reward.events] == ["early"] * 3 + ["drop"]
 
 
 # ---- several processes

@@ -12,7 +12,6 @@ import selectors
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 from maxk.grading.cache import VerdictCache
 from maxk.grading.checkers import ATTEMPTS, Checkers
@@ -51,6 +50,8 @@ _UNCHECKED_BYTES = 64 << 20  # of outputs that wait for their checker, above whi
 _RERUNS_A_WORKER = 4  # collected before other work pauses for them
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS)  # that may pass
 _NO_SERVER_PAUSE_S = 0.05
+_STARVED_POLL_S = 0.005  # between questions to a source that has nothing ready
+_POLL_S = 1.0
 
 
 class EventLoop:
@@ -58,7 +59,7 @@ class EventLoop:
 
     def __init__(
         self,
-        submissions: Iterable[SubmissionLike],
+        submissions: Iterable[SubmissionLike | None],
         servers: Servers,
         limits: Limits,
         mode: str,
@@ -70,6 +71,7 @@ class EventLoop:
         self.inputs = Inputs()
         self.index = 0
         self.exhausted = False
+        self.starved = False  # the source has nothing ready
         self.waiting: dict[str, deque[Job | Check]] = {kind: deque() for kind in KINDS}
         self.packs = Packs()
         self.isolated: deque[Job] = deque()
@@ -98,6 +100,8 @@ class EventLoop:
                     time.sleep(_NO_SERVER_PAUSE_S)
                 elif self.exhausted:
                     return
+                elif self.starved:
+                    time.sleep(_STARVED_POLL_S)
         finally:
             self._store()
 
@@ -114,13 +118,26 @@ class EventLoop:
         """Takes the next chunk of submissions, unless enough are unfinished."""
         if self.exhausted or len(self.open) >= _AHEAD or self.open_tests >= _AHEAD_TESTS:
             return
-        chunk = [self.inputs.submission(item, at) for at, item in enumerate(islice(self.source, _CHUNK), self.index)]
-        self.exhausted = len(chunk) < _CHUNK
+        chunk = [self.inputs.submission(item, at) for at, item in enumerate(self._arrived(), self.index)]
         keys = [self.keys.of(submission) for submission in chunk]
         unknown = [key for key in dict.fromkeys(keys) if key not in self.memo and key not in self.open]
         known = self.cache.get_many(unknown) if self.cache is not None else {}
         for submission, key in zip(chunk, keys, strict=True):
             self._enqueue(submission, key, known)
+
+    def _arrived(self) -> Iterator[SubmissionLike]:
+        """At most a chunk of submissions: those that the source has ready."""
+        self.starved = False
+        for _ in range(_CHUNK):
+            try:
+                item = next(self.source)
+            except StopIteration:
+                self.exhausted = True
+                return
+            if item is None:
+                self.starved = True
+                return
+            yield item
 
     def _enqueue(self, submission: Submission, key: bytes, known: dict[bytes, Verdict]) -> None:
         index, self.index = self.index, self.index + 1
@@ -247,7 +264,8 @@ class EventLoop:
                     server.heard = time.monotonic()
                 else:
                     selector.register(server.process.socket, selectors.EVENT_READ, server)
-            return [key.data for key, _ in selector.select(timeout=1.0)] if selector.get_map() else []
+            timeout_s = _STARVED_POLL_S if self.starved else _POLL_S
+            return [key.data for key, _ in selector.select(timeout_s)] if selector.get_map() else []
 
     def _lost(self, server: Server) -> None:
         """Dismisses a dead or stuck server: its current job is retried once, then given up; the others are requeued."""

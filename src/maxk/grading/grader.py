@@ -89,9 +89,10 @@ class Grader:
         verdicts: dict[int, Verdict] = dict(self.grade_iter(submissions))
         return [verdicts[index] for index in range(len(verdicts))]
 
-    def grade_iter(self, submissions: Iterable[SubmissionLike]) -> Iterator[tuple[int, Verdict]]:
+    def grade_iter(self, submissions: Iterable[SubmissionLike | None]) -> Iterator[tuple[int, Verdict]]:
         """Yields (index, verdict) as they are ready and reads submissions as needed, so that memory stays flat.
 
+        None among the submissions says that no other is ready yet; it is not counted, and the next is asked for soon.
         Raises ValueError for a submission without tests: an empty test list must never count as passed.
         """
         if not self._open:

@@ -7,22 +7,26 @@ The grader runs the program; nothing of a completion is executed in this process
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from maxk.artifacts.records import Problem
 from maxk.evaluation.problem_grader import submission
-from maxk.grading import Grader, Limits, extract_program
+from maxk.grading import Grader, Limits, Submission, extract_program
 
 Rewards = list[float | None]  # None: could not be graded
+_Answer = tuple[str, str]  # a problem's id and the text of a completion
+_Arriving = SimpleQueue[_Answer | None]  # None: the batch is complete
 
 
 class PassRateReward:
     """A TRL reward function over the given problems.
 
-    `start` begins to grade completions in a thread, while the trainer computes log-probabilities; the next call returns
-    those rewards. Without `start`, the call grades.
+    Programs are graded in a thread while the trainer does other work: `early` begins with completions of a batch of
+    which others are still being generated, `start` with all of them. The next call returns the rewards; without
+    `start`, the call grades.
     """
 
     __name__ = "tests"  # TRL names the metric after this
@@ -31,23 +35,65 @@ class PassRateReward:
         self._grader, self._limits = grader, limits
         self._problems = {problem.problem_id: problem for problem in problems}
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grading")
-        self._started: Future[Rewards] | None = None
+        self._arriving: _Arriving = SimpleQueue()
+        self._graded: Future[dict[_Answer, float | None]] | None = None
+
+    def early(self, completions: Sequence[Any], problem_id: Sequence[str]) -> None:
+        """Begins to grade completions; `start` or `drop` must follow."""
+        if self._graded is None:
+            self._arriving = SimpleQueue()
+            self._graded = self._thread.submit(self._grade, self._arriving)
+        for answer in _answers(completions, problem_id):
+            self._arriving.put(answer)
 
     def start(self, completions: Sequence[Any], problem_id: Sequence[str]) -> None:
-        self._started = self._thread.submit(self._grade, completions, problem_id)
+        """Begins to grade a whole batch, but for completions that `early` was given."""
+        self.early(completions, problem_id)
+        self._arriving.put(None)
+
+    def drop(self) -> None:
+        """Forgets what `early` was given: the rest of the batch will not come."""
+        if self._graded is not None:
+            self._arriving.put(None)
+            self._graded = None
 
     def __call__(self, completions: Sequence[Any], problem_id: Sequence[str], **_: Any) -> Rewards:
         """One reward in [0, 1] per completion, None if it could not be graded."""
-        started, self._started = self._started, None
-        return self._grade(completions, problem_id) if started is None else started.result()
+        if self._graded is None:
+            self.start(completions, problem_id)
+        assert self._graded is not None
+        graded, self._graded = self._graded, None
+        found = graded.result()
+        return [found[answer] for answer in _answers(completions, problem_id)]
 
-    def _grade(self, completions: Sequence[Any], problem_id: Sequence[str]) -> Rewards:
-        submissions = [
-            submission(extract_program(text_of(completion)).program, self._problems[name], self._limits)
-            for completion, name in zip(completions, problem_id, strict=True)
-        ]
-        rewards = [verdict.reward for verdict in self._grader.grade(submissions)]
-        return [None if math.isnan(reward) else reward for reward in rewards]
+    def _grade(self, arriving: _Arriving) -> dict[_Answer, float | None]:
+        """Rewards of all answers that arrive until the batch is complete."""
+        order: list[_Answer] = []
+        found = {}
+        for index, verdict in self._grader.grade_iter(self._submissions(arriving, order)):
+            found[order[index]] = None if math.isnan(verdict.reward) else verdict.reward
+        return found
+
+    def _submissions(self, arriving: _Arriving, order: list[_Answer]) -> Iterator[Submission | None]:
+        """A submission per distinct answer, whose place is noted in `order`; None while no other has arrived."""
+        known: set[_Answer] = set()
+        while True:
+            try:
+                answer = arriving.get_nowait()
+            except Empty:
+                yield None
+                continue
+            if answer is None:
+                return
+            if answer not in known:
+                known.add(answer)
+                order.append(answer)
+                name, text = answer
+                yield submission(extract_program(text).program, self._problems[name], self._limits)
+
+
+def _answers(completions: Sequence[Any], problem_id: Sequence[str]) -> list[_Answer]:
+    return [(name, text_of(completion)) for completion, name in zip(completions, problem_id, strict=True)]
 
 
 def text_of(completion: Any) -> str:

@@ -18,7 +18,7 @@ from maxk.sampling import prefixes, stopping
 from maxk.training.accelerate_config import REPLICATED
 from maxk.training.reward import text_of
 from maxk.trl import MaxkTrainer
-from maxk.trl.vllm import fixed_cache, own_port
+from maxk.trl.vllm import fixed_cache, own_port, report_finished
 
 # Nats per token before the first step. In bfloat16 0.0003 was seen, and 4.3 with a reference that had lost half of its
 # weights.
@@ -37,8 +37,9 @@ class PolicyTrainer(MaxkTrainer):
     stop                  strings that end a completion; vLLM must be told of them, too (`arguments`).
     kv_cache_gb           size of colocated vLLM's cache; None: what `vllm_gpu_memory_utilization` leaves for it.
 
-    Reward functions with a method `start` begin as soon as the completions are there, so that programs run while the
-    reference model computes. Raises UserError before the first step if the reference model differs from the policy.
+    Programs run while others are generated and while the reference model computes: a reward function with a method
+    `early` is given completions as colocated vLLM ends them, one with `start` those of a whole batch. Raises UserError
+    before the first step if the reference model differs from the policy.
     """
 
     def __init__(
@@ -53,6 +54,9 @@ class PolicyTrainer(MaxkTrainer):
         with fixed_cache(kv_cache_gb):
             super().__init__(*args, **kwargs)
         self._stop = tuple(stop)
+        self._problem_of: dict[tuple[int, ...], str] = {}  # by the token ids of its prompt, for the running batch
+        if self.use_vllm and self.vllm_mode == "colocate":
+            report_finished(self.vllm_generation, self._grade_early)
         if not self.use_vllm:
             self.model.generate = partial(self.model.generate, **self._generate_options())
         if reference_precision == "bfloat16" and self.ref_model is not None:
@@ -77,9 +81,10 @@ class PolicyTrainer(MaxkTrainer):
         self._problem_ids = [row["problem_id"] for row in inputs]
         return super()._generate_and_score_completions(inputs)
 
-    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         """Cuts the padding that transformers appends to a stopped completion, and counts stopped completions."""
-        completion_ids, logprobs = super()._generate_single_turn(*args, **kwargs)
+        self._problem_of = dict(zip(map(tuple, prompt_ids), self._problem_ids, strict=True))
+        completion_ids, logprobs = super()._generate_single_turn(prompt_ids, *args, **kwargs)
         cut = [stopping.cut(ids, self._stop, self.processing_class) if self._stop else None for ids in completion_ids]
         kept = [ids if short is None else short for ids, short in zip(completion_ids, cut, strict=True)]
         if logprobs is not None:
@@ -100,8 +105,24 @@ class PolicyTrainer(MaxkTrainer):
         metrics["completions/lost_ratio"].append(lost_ratio)
         metrics["completions/clipped_ratio"][-1] -= stopped_ratio
 
+    def _grade_early(self, prompt: Sequence[int], completions: list[Sequence[int]]) -> None:
+        """Gives finished completions to the reward functions, but for those of another process's prompt."""
+        problem = self._problem_of.get(tuple(prompt))
+        if problem is None:
+            return
+        texts = self.processing_class.batch_decode(completions, skip_special_tokens=True)
+        for reward in self.reward_funcs:
+            if hasattr(reward, "early"):
+                reward.early(texts, [problem] * len(texts))
+
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
-        output: tuple[Any, ...] = super()._generate(prompts)
+        try:
+            output: tuple[Any, ...] = super()._generate(prompts)
+        except BaseException:
+            for reward in self.reward_funcs:
+                if hasattr(reward, "drop"):
+                    reward.drop()
+            raise
         _, _, _, completions, *_ = output
         if self._stop:
             self._log_stopped([text_of(one) for one in completions])

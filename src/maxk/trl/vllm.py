@@ -1,10 +1,10 @@
-"""Changes to TRL's generation with vLLM: two make its `VLLMGeneration` object faster, two let trainings share a GPU."""
+"""Changes to TRL's generation with vLLM: three make its `VLLMGeneration` faster, two let trainings share a GPU."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -70,3 +70,21 @@ def request_groups(generation: Any) -> None:
         return generate(prompts=prompts[::n], images=images, num_generations=num_generations, **kwargs)
 
     generation.generate = by_group
+
+
+def report_finished(generation: Any, report: Callable[[Sequence[int], list[Sequence[int]]], None]) -> None:
+    """Calls `report` with the token ids of a request's prompt and completions when a colocated engine ends it.
+
+    TRL gets all completions of a batch at its end.
+    """
+    engine = generation.llm.llm_engine
+    step = engine.step
+
+    def reporting() -> Any:
+        outputs = step()
+        for output in outputs:
+            if output.finished:
+                report(output.prompt_token_ids, [one.token_ids for one in output.outputs])
+        return outputs
+
+    engine.step = reporting
