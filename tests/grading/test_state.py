@@ -10,7 +10,7 @@ from state_programs import PROGRAMS
 
 from maxk.grading import Grader, Limits, Submission
 from maxk.grading.confined import wire
-from maxk.grading.pool import Run, Server
+from maxk.grading.pool import Report, Server
 from maxk.grading.sharing import refusal
 
 INPUTS = ("1\n", "2\n", "3\n", "1\n")
@@ -24,12 +24,12 @@ def happened() -> dict[str, Any]:
     found: dict[str, Any] = {"shared": set()}
     receive = Server.receive
 
-    def watched(self: Server) -> list[Run]:
-        runs = receive(self)
-        for run in runs:
+    def watched(self: Server) -> Report:
+        report = receive(self)
+        for run in report.runs:
             if run.start > 0 and run.outcome == wire.RAN:  # its output follows that of an earlier run
-                found["shared"].add(run.job.submission.program)
-        return runs
+                found["shared"].add(report.task.submission.program)
+        return report
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Server, "receive", watched)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from maxk.grading.confined.wire import RAN
 from maxk.grading.keys import key_of_validation
-from maxk.grading.pool import Check, Job, Run, Validation
+from maxk.grading.pool import Check, Run, Task, Validation
 from maxk.grading.verdicts import CHECKER_LIMITS, FAILURES, HARNESS_ERROR, PASSED, WRONG_ANSWER
 
 ATTEMPTS = 2
@@ -25,9 +25,7 @@ class Checkers:
     check and its status.
     """
 
-    def __init__(
-        self, waiting: deque[Job | Check], faults: Counter[str], decided: Callable[[Check, str], None]
-    ) -> None:
+    def __init__(self, waiting: deque[Task], faults: Counter[str], decided: Callable[[Check, str], None]) -> None:
         self._waiting, self._faults, self._decided = waiting, faults, decided
         self._running: dict[bytes, Validation] = {}
         self._known: OrderedDict[bytes, str] = OrderedDict()  # fault by validation; "" if the checker is sound

@@ -20,7 +20,7 @@ from maxk.grading.confined.wire import FAULT, RAN, UNTESTED
 from maxk.grading.inputs import Inputs
 from maxk.grading.keys import Keys, grader_version
 from maxk.grading.planning import plan
-from maxk.grading.pool import CHECKER, KINDS, NUMPY, PLAIN, Check, Job, Run, Server
+from maxk.grading.pool import CHECKER, KINDS, NUMPY, PLAIN, Check, Job, Part, Report, Run, Server, Task
 from maxk.grading.sandbox import numpy_folder, require_room
 from maxk.grading.servers import Servers
 from maxk.grading.sharing import Packs
@@ -42,7 +42,7 @@ from maxk.grading.verdicts import (
 )
 
 _QUEUE_PER_SERVER = 2  # one running, one waiting, so a server never idles while the parent compares
-_CHUNK = 64  # submissions taken from the caller and looked up at once
+_CHUNK = 32  # submissions taken from the caller and looked up at once; servers begin with the first of them
 _AHEAD, _AHEAD_TESTS = 1 << 11, 1 << 16  # unfinished at most; many, because problems share processes
 _MEMO = 1 << 15  # tests whose verdicts are remembered, for repeated programs within one call
 _STORED_AT_ONCE = 256  # verdicts
@@ -51,7 +51,7 @@ _RERUNS_A_WORKER = 4  # collected before other work pauses for them
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS)  # that may pass
 _NO_SERVER_PAUSE_S = 0.05
 _STARVED_POLL_S = 0.005  # between questions to a source that has nothing ready
-_POLL_S = 1.0
+_POLL_S = 1.0  # after which servers that are stuck are looked for
 
 
 class EventLoop:
@@ -72,7 +72,7 @@ class EventLoop:
         self.index = 0
         self.exhausted = False
         self.starved = False  # the source has nothing ready
-        self.waiting: dict[str, deque[Job | Check]] = {kind: deque() for kind in KINDS}
+        self.waiting: dict[str, deque[Task]] = {kind: deque() for kind in KINDS}
         self.packs = Packs()
         self.isolated: deque[Job] = deque()
         self.open: dict[bytes, Job] = {}
@@ -114,9 +114,19 @@ class EventLoop:
 
     # taking submissions
 
+    def _may_take(self) -> bool:
+        return not self.exhausted and len(self.open) < _AHEAD and self.open_tests < _AHEAD_TESTS
+
+    def _patience_s(self) -> float:
+        """How long to wait for results: not at all if taking submissions is more urgent, so that no server runs dry."""
+        if self.starved:
+            return _STARVED_POLL_S
+        few = sum(map(len, self.waiting.values())) + len(self.packs) < _CHUNK
+        return 0.0 if few and self._may_take() else _POLL_S
+
     def _take(self) -> None:
         """Takes the next chunk of submissions, unless enough are unfinished."""
-        if self.exhausted or len(self.open) >= _AHEAD or self.open_tests >= _AHEAD_TESTS:
+        if not self._may_take():
             return
         chunk = [self.inputs.submission(item, at) for at, item in enumerate(self._arrived(), self.index)]
         keys = [self.keys.of(submission) for submission in chunk]
@@ -196,7 +206,7 @@ class EventLoop:
                         if not self._send(server, self._next(kind)):
                             return
 
-    def _next(self, kind: str) -> Sequence[Job | Check]:
+    def _next(self, kind: str) -> Sequence[Task]:
         """The next jobs of a server of that kind: as many as leave some for the other servers."""
         if self.waiting[kind]:
             return [self.waiting[kind].popleft()]
@@ -218,13 +228,13 @@ class EventLoop:
     def _runs_alone(self) -> bool:
         return any(job.alone for server in self.servers.busy() for job in server.jobs.values())
 
-    def _send(self, server: Server, pack: Sequence[Job | Check]) -> bool:
+    def _send(self, server: Server, pack: Sequence[Task]) -> bool:
         """Sends jobs to a server; if that fails, they wait again and the result is False."""
         try:
             server.send(pack)
         except OSError as error:
             for job in reversed(pack):
-                queue = self.isolated if isinstance(job, Job) and job.isolated else self.waiting[job.kind]
+                queue = self.isolated if job.isolated else self.waiting[job.kind]
                 queue.appendleft(job)  # type: ignore[arg-type]
             if error.errno not in _SHORTAGES:
                 self._lost(server)
@@ -245,12 +255,11 @@ class EventLoop:
     def _listen(self) -> None:
         for server in self._ready():
             try:
-                runs = server.receive()
+                report = server.receive()
             except (OSError, ValueError):
                 self._lost(server)
                 continue
-            for run in runs:
-                self._take_result(run)
+            self._take_report(report)
         for server in self.servers.busy():
             if server.is_stuck():
                 self._lost(server)
@@ -264,8 +273,7 @@ class EventLoop:
                     server.heard = time.monotonic()
                 else:
                     selector.register(server.process.socket, selectors.EVENT_READ, server)
-            timeout_s = _STARVED_POLL_S if self.starved else _POLL_S
-            return [key.data for key, _ in selector.select(timeout_s)] if selector.get_map() else []
+            return [key.data for key, _ in selector.select(self._patience_s())] if selector.get_map() else []
 
     def _lost(self, server: Server) -> None:
         """Dismisses a dead or stuck server: its current job is retried once, then given up; the others are requeued."""
@@ -282,36 +290,54 @@ class EventLoop:
             else:
                 self._give_up(job)
 
-    def _give_up(self, job: Job) -> None:
-        job.statuses[job.first :] = [HARNESS_ERROR] * job.tests
-        self.stats.faults["the grading process ended twice"] += job.tests
-        for check in job.checks.values():
-            self.unchecked_bytes -= len(check.output)
-        job.checks.clear()
-        job.ran = True
-        self._finish_if_done(job)
+    def _give_up(self, task: Job | Part) -> None:
+        job = _job_of(task)
+        for test in range(task.first, task.first + task.tests):
+            self._forget_check(job, test)
+            job.statuses[test] = HARNESS_ERROR
+        self.stats.faults["the grading process ended twice"] += task.tests
+        self._ended(task)
 
     # results
 
-    def _take_result(self, run: Run) -> None:
-        job = run.job
-        if isinstance(job, Check):
-            self.checkers.take(job, run)
+    def _take_report(self, report: Report) -> None:
+        task = report.task
+        if isinstance(task, Check):
+            self.checkers.take(task, report.runs[0])
             return
-        if job.again_from < 0:
-            self._take_test(job, run)
-        if run.last and job.again_from >= 0:
+        job = _job_of(task)
+        for run in report.runs:
+            test = task.first + run.test
+            if not 0 <= job.again_from <= test:
+                self._take_test(job, test, run)
+        if report.left and report.left.start == 0:
+            self.waiting[job.kind].appendleft(job)  # by itself, so that a server cannot hand it back again
+        elif report.last:
+            self._ended(task, report.left)
+
+    def _ended(self, task: Job | Part, left: Sequence[int] = ()) -> None:
+        """A server is done with a task, but for the tests that are left, which run as parts: now, before other work."""
+        job = _job_of(task)
+        if isinstance(task, Part):
+            job.parts -= 1
+        elif left and job.again_from < 0:
+            parts = [Part(job, job.first + test, job.attempts) for test in left]
+            job.parts = len(parts)
+            self.waiting[job.kind].extendleft(reversed(parts))
+        if job.parts:
+            return
+        if job.again_from >= 0:
             job.first, job.again_from, job.attempts = job.again_from, -1, 0
             job.isolated, job.alone = True, job.isolated
             self.stats.reruns += 1
             self.isolated.append(job)
-        elif run.last:
+        else:
             job.ran = True
             self._finish_if_done(job)
 
-    def _take_test(self, job: Job, run: Run) -> None:
-        test = job.first + run.test
+    def _take_test(self, job: Job, test: int, run: Run) -> None:
         self.stats.tests += run.outcome not in (UNTESTED, FAULT)
+        self._forget_check(job, test)
         job.cpu_s[test], job.outputs[test] = run.cpu_s, ""
         job.doubtful |= run.doubtful
         if (run.doubtful and not job.isolated) or (run.outcome == FAULT and not job.alone):
@@ -340,12 +366,15 @@ class EventLoop:
             same = outputs_match(output, expected, job.submission.comparison)
             job.statuses[test] = PASSED if same else WRONG_ANSWER
 
+    def _forget_check(self, job: Job, test: int) -> None:
+        if check := job.checks.pop(test, None):
+            self.unchecked_bytes -= len(check.output)
+
     def _decided(self, check: Check, status: str) -> None:
         job = check.job
         if job.checks.get(check.test) is check:  # else the test has been run again since
             job.statuses[check.test] = status
-            del job.checks[check.test]
-            self.unchecked_bytes -= len(check.output)
+            self._forget_check(job, check.test)
             self._finish_if_done(job)
 
     def _finish_if_done(self, job: Job) -> None:
@@ -375,6 +404,10 @@ class EventLoop:
         if self.cache is not None and self.to_store:
             self.cache.put_many(self.to_store)
         self.to_store = []
+
+
+def _job_of(task: Job | Part) -> Job:
+    return task.job if isinstance(task, Part) else task
 
 
 def _trusted(checker: Checker, stdin: str, expected: str, output: bytes) -> bool:

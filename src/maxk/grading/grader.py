@@ -7,7 +7,7 @@ ended and a memory file with its output. `servers` starts and replaces the serve
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 
 from maxk.errors import UserError
@@ -80,7 +80,7 @@ class Grader:
         for server in list(self._servers.running):
             self._servers.dismiss(server)
 
-    def grade(self, submissions: Sequence[SubmissionLike]) -> list[Verdict]:
+    def grade(self, submissions: Iterable[SubmissionLike]) -> list[Verdict]:
         """Verdicts of all submissions, in order.
 
         Raises TypeError or ValueError for a submission or test of an unknown shape, naming its index; see

@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from maxk.grading.confined.wire import BATCH_RUNS, HEADER, OUTCOMES, RAN, RESULT, Head, Order
+from maxk.grading.confined.wire import BATCH_RUNS, HEADER, OUTCOMES, RAN, RESULT, TIME_LIMIT, Head, Order
 from maxk.grading.planning import Plan
 from maxk.grading.sandbox import ServerProcess
-from maxk.grading.verdicts import Limits, Submission
+from maxk.grading.verdicts import Limits, Submission, Test
 
 _PACKET, _FILES = 1 << 16, 64
 _MOST_SHARED_TESTS = 2000  # of one program
@@ -39,6 +39,7 @@ class Job:
     cpu_s: list[float] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)  # digests
     first: int = 0  # test its current run starts at
+    parts: int = 0  # that its current run has been divided into and that have not ended
     checks: dict[int, Check] = field(default_factory=dict)  # tests waiting for a checker program
     ran: bool = False
     attempts: int = 0
@@ -62,15 +63,45 @@ class Job:
         return max(BATCH_RUNS, self.tests) if self.may_share else BATCH_RUNS
 
     @property
+    def divisible(self) -> bool:
+        """Whether tests may run elsewhere, side by side, after one has timed out; not those that run in isolation."""
+        return not self.isolated
+
+    @property
     def may_share(self) -> bool:
         """Whether its tests may run in one process, which it shares with other such programs."""
         return self.plan.shared and not self.isolated and self.tests <= _MOST_SHARED_TESTS
 
     def inputs(self) -> list[bytes]:
-        return [stdin.encode(errors="surrogatepass") for stdin, _ in self.submission.tests[self.first :]]
+        return [_encoded(test) for test in self.submission.tests[self.first :]]
 
     def head(self) -> Head:
         return self.submission.program or "", self.plan.code, {}, []
+
+
+@dataclass(eq=False)
+class Part:
+    """A test of a job, run by itself because another one has timed out."""
+
+    job: Job
+    first: int  # the test
+    attempts: int = 0
+    isolated = alone = may_share = divisible = False
+    tests = silent_runs = 1
+
+    @property
+    def kind(self) -> str:
+        return self.job.kind
+
+    @property
+    def limits(self) -> Limits:
+        return self.job.limits
+
+    def inputs(self) -> list[bytes]:
+        return [_encoded(self.job.submission.tests[self.first])]
+
+    def head(self) -> Head:
+        return self.job.head()
 
 
 @dataclass(eq=False)
@@ -83,10 +114,8 @@ class Check:
     limits: Limits
     source: str
     attempts: int = 0
-    isolated = alone = False
-    may_share = False
-    tests = 1
-    silent_runs = 1
+    isolated = alone = may_share = divisible = False
+    tests = silent_runs = 1
     kind = CHECKER
 
     def inputs(self) -> list[bytes]:
@@ -105,6 +134,10 @@ class Validation(Check):
     waiting: list[Check] = field(default_factory=list)  # for its result
 
 
+Task = Job | Part | Check
+"""What a server is given to do."""
+
+
 @dataclass
 class OutputFile:
     """A memory file with outputs, closed when no run refers to it any more."""
@@ -119,15 +152,13 @@ class OutputFile:
 class Run:
     """How one test run ended, and where its output is."""
 
-    job: Job | Check
-    test: int
+    test: int  # of the task
     outcome: int
     doubtful: bool
     cpu_s: float
     file: OutputFile | None
     start: int
     end: int
-    last: bool = False  # of the job
 
     def output(self) -> bytes:
         """The bytes written by a run that ended well."""
@@ -142,6 +173,41 @@ class Run:
         return b"".join(parts)
 
 
+@dataclass(eq=False)
+class Report:
+    """How the next runs of a task ended, and whether the server is done with it; the runs `left` are handed back."""
+
+    task: Task
+    runs: list[Run]
+    last: bool
+    left: range
+
+
+@dataclass
+class _Progress:
+    """Of a task on a server."""
+
+    pack: int
+    leads: bool  # its pack
+    reported: int = 0
+    timed_out: bool = False  # some run that was reported
+
+    def report(self, task: Task, first: int, runs: list[Run], last: bool) -> Report:
+        """Raises ValueError if these runs are not the next ones, or if the server is done too early or too late."""
+        end = first + len(runs)
+        if first != self.reported or end > task.tests:
+            raise ValueError("a packet of other runs than the next ones")
+        self.reported = end
+        self.timed_out |= any(run.outcome == TIME_LIMIT for run in runs)
+        if last and end < task.tests:
+            due = task.divisible and (self.timed_out or (end == 0 and not self.leads))
+        else:
+            due = bool(runs) and last == (end == task.tests)
+        if not due:
+            raise ValueError("a packet without runs, or one that ends a job too early or too late")
+        return Report(task, runs, last, range(end, task.tests) if last else range(0))
+
+
 class Server:
     """A server process with the jobs it has been given."""
 
@@ -149,8 +215,8 @@ class Server:
 
     def __init__(self, tier: str, kind: str) -> None:
         self.tier, self.kind = tier, kind
-        self.jobs: dict[int, Job | Check] = {}
-        self._packs: dict[int, int] = {}  # of each job
+        self.jobs: dict[int, Task] = {}
+        self._progress: dict[int, _Progress] = {}  # of each job
         self.heard = time.monotonic()
         self.process = ServerProcess(tier, numpy=kind == NUMPY)
 
@@ -164,9 +230,9 @@ class Server:
     @property
     def load(self) -> int:
         """Packs it has not finished."""
-        return len(set(self._packs.values()))
+        return len({progress.pack for progress in self._progress.values()})
 
-    def send(self, pack: Sequence[Job | Check]) -> None:
+    def send(self, pack: Sequence[Task]) -> None:
         """Queues jobs; several share a process. Raises OSError if the server is gone or descriptors run out."""
         ids = range(Server._ids + 1, Server._ids + 1 + len(pack))
         Server._ids = ids[-1]
@@ -180,10 +246,10 @@ class Server:
         if not self.jobs:
             self.heard = time.monotonic()
         self.jobs.update(zip(ids, pack, strict=True))
-        self._packs.update(dict.fromkeys(ids, ids[0]))
+        self._progress.update((number, _Progress(ids[0], number == ids[0])) for number in ids)
 
-    def receive(self) -> list[Run]:
-        """Results in one packet; raises OSError or ValueError if the server is gone or the packet is malformed."""
+    def receive(self) -> Report:
+        """What one packet reports; raises OSError or ValueError if the server is gone or the packet is malformed."""
         packet, fds, _, _ = socket.recv_fds(self.process.socket, _PACKET, _FILES)
         files = [OutputFile(fd) for fd in fds]
         if not packet:
@@ -193,21 +259,26 @@ class Server:
             raise ValueError("a packet without a header")
         job_id, first, count, last = HEADER.unpack_from(packet)
         job = self.jobs.get(job_id)
-        if job is None or not count or len(packet) != HEADER.size + count * RESULT.size or first + count > job.tests:
+        if job is None or len(packet) != HEADER.size + count * RESULT.size:
             raise ValueError("a packet of no job or of the wrong length")
         results = RESULT.iter_unpack(packet[HEADER.size :])
         runs = [_run(job, first + index, files, *result) for index, result in enumerate(results)]
+        report = self._progress[job_id].report(job, first, runs, bool(last))
         if last:
-            del self.jobs[job_id], self._packs[job_id]
-            runs[-1].last = True
-        return runs
+            del self.jobs[job_id], self._progress[job_id]
+        return report
 
 
-def _order(number: int, job: Job | Check, start: int, parts: list[bytes]) -> Order:
+def _encoded(test: Test) -> bytes:
+    return test[0].encode(errors="surrogatepass")
+
+
+def _order(number: int, job: Task, start: int, parts: list[bytes]) -> Order:
     limits, sizes = job.limits, [len(part) for part in parts]
     return Order(
         number,
         job.may_share,
+        job.divisible,
         start,
         sizes[0],
         sizes[1:],
@@ -220,10 +291,10 @@ def _order(number: int, job: Job | Check, start: int, parts: list[bytes]) -> Ord
 
 
 def _run(
-    job: Job | Check, test: int, files: list[OutputFile], outcome: int, doubtful: int, file: int, cpu_s: float,
+    job: Task, test: int, files: list[OutputFile], outcome: int, doubtful: int, file: int, cpu_s: float,
     start: int, end: int,
 ) -> Run:  # fmt: skip
     sized = 0 <= end - start <= job.limits.output_bytes and 0 <= file < len(files)
     if outcome not in OUTCOMES or (outcome == RAN and not sized):
         raise ValueError("a result out of range")
-    return Run(job, test, outcome, bool(doubtful), cpu_s, files[file] if outcome == RAN else None, start, end)
+    return Run(test, outcome, bool(doubtful), cpu_s, files[file] if outcome == RAN else None, start, end)

@@ -55,7 +55,7 @@ class Servers:
         with probe.bait() as bait:
             server.send([bait.job()])
             while server.jobs:
-                for run in server.receive():
+                for run in server.receive().runs:
                     bait.add(run.test, run.output())
             bait.judge()
 

@@ -24,6 +24,7 @@ _BUSY_PARENT_S = 0.005
 _SHORTAGES = (errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS)  # that may pass
 _WAITED_UNCHARGED_S, _WAITED_PER_CPU_S = 0.25, 10  # what a busy machine may add to a run's wall-clock time
 _SEALS = 15  # SEAL, SHRINK, GROW, WRITE
+_LONGEST_TIMEOUT = 1.25  # CPU time of a run that times out, as a multiple of its limit; hardly ever more than 1.05
 
 
 def memory_file(sealable: bool = False) -> int:
@@ -97,6 +98,7 @@ class Batch:
     def __init__(self, control: Any, job: Job) -> None:
         self.control, self.job = control, job
         self.next = 0
+        self._handed_back = False
         self._timed_out = self._waited = 0.0  # seconds
         self._packed: list[bytes] = []
         self._files: list[int] = []
@@ -105,7 +107,25 @@ class Batch:
 
     @property
     def left(self) -> int:
-        return len(self.job.order.input_bytes) - self.next
+        """Runs to be made here."""
+        return 0 if self._handed_back else len(self.job.order.input_bytes) - self.next
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether a run has."""
+        return self._timed_out > 0
+
+    @property
+    def divisible(self) -> bool:
+        """Whether a run has timed out and the others can run side by side: none may turn out to be one too many.
+
+        That is so if the total time lasts even if all of them time out or wait.
+        """
+        order, others = self.job.order, self.left - 1  # which run before the last one
+        timed_out = self._timed_out + others * _LONGEST_TIMEOUT * order.cpu_s
+        waited = self._waited + others * (order.wall_s - _WAITED_UNCHARGED_S)
+        lasts = timed_out < order.total_cpu_s and waited < 2 * order.wall_s
+        return order.divisible and self.timed_out and self.left > 0 and lasts
 
     @property
     def exhausted(self) -> bool:
@@ -132,9 +152,17 @@ class Batch:
         if len(self._packed) >= _BATCH_RUNS or self._bytes >= _BATCH_BYTES or not self.left:
             self.send()
 
+    def hand_back(self) -> None:
+        """Leaves it to the grader where the runs that are left take place."""
+        self._handed_back = True
+        self._send()
+
     def send(self) -> None:
-        if not self._packed:
-            return
+        """Reports the runs that have not been reported."""
+        if self._packed:
+            self._send()
+
+    def _send(self) -> None:
         first = self.next - len(self._packed)
         head = HEADER.pack(self.job.order.id, first, len(self._packed), not self.left)
         self._deliver(head + b"".join(self._packed))

@@ -113,13 +113,16 @@ class Server:
     def _run(self, batches: list[Batch]) -> Iterator[Runs]:
         if len(batches) > 1:
             yield from self._shared(batches)
+            _release(batches)
         for batch in batches:
-            if batch.job.order.shared and not batch.next:
+            if batch.job.order.shared and batch.left and not batch.next:
                 yield from self._shared([batch])
             order = batch.job.order
             run = SingleRun(batch.job, steps_of(order, self._address_space(batch.job), self.confinement))
             while batch.left:
-                if batch.exhausted:
+                if batch.divisible:
+                    batch.hand_back()
+                elif batch.exhausted:
                     result = Result(UNTESTED)
                     result.doubtful = batch.waited_too_long
                     batch.add(result)
@@ -237,6 +240,14 @@ def _distribute(batches: list[Batch], results: list[Result], stdout: int) -> Non
         batch.send()
         if batch.left:
             return
+
+
+def _release(batches: list[Batch]) -> None:
+    """Hands back the jobs that have not begun if a run of another one has timed out, so that they wait no longer."""
+    if any(batch.timed_out for batch in batches):
+        for batch in batches:
+            if not batch.next:
+                batch.hand_back()
 
 
 def _patient_fork() -> int:

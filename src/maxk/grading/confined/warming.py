@@ -50,7 +50,7 @@ def warm_up() -> None:
     packed = marshal.dumps(head)
     contents = memory_file()
     os.write(contents, packed + _INPUT)
-    order = Order(0, False, 0, len(packed), [len(_INPUT)], 1.0, 1.0, 1.0, 1, 1)
+    order = Order(0, False, False, 0, len(packed), [len(_INPUT)], 1.0, 1.0, 1.0, 1, 1)
     job = Job(order, contents)
     run = SingleRun(job, [SystemCall.nothing()] * 8)
     stdin = job.stdin(0)
