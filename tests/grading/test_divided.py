@@ -19,7 +19,14 @@ from maxk.grading.pool import PLAIN, Job, Part, Report, Server, Task, _Progress
 # Four tests may time out; what is not run is told from what timed out.
 LIMITS = Limits(cpu_s=0.2, wall_s=1.0, untested="output_limit")
 SHARED = "n = input()\nwhile n == 'loop': pass\nprint(n)"  # in the shared language
-FORKED = "import os, time\nn = input()\nwhile n == 'loop': pass\nif n == 'sleep': time.sleep(60)\nprint(n)"
+FORKED = """
+import os, time
+n = input()
+while n == 'loop': pass
+if n == 'sleep': time.sleep(60)
+if n == 'kill': os.kill(os.getpid(), 9)
+print(n)
+"""
 ENDS = {"loop": "time_limit", "sleep": "time_limit", "untested": "output_limit"}
 
 
@@ -176,6 +183,9 @@ def test_a_part_that_always_loses_its_server_is_a_harness_error(
         ("loop sleep a", "time_limit time_limit output_limit", [1, 2]),
         ("loop a sleep", "time_limit passed time_limit", [1, 2]),
         ("loop a sleep loop", "time_limit passed time_limit output_limit", [1, 2, 3]),
+        # Killed at once, perhaps from outside, while the test before it goes on and keeps its status.
+        ("loop loop kill", "time_limit time_limit runtime_error", [1, 2]),
+        ("loop kill loop", "time_limit runtime_error time_limit", [1, 2]),
         ("sleep loop a", "time_limit output_limit output_limit", []),
     ],
 )

@@ -173,7 +173,9 @@ def test_what_the_parent_does_not_compile_still_runs() -> None:
 
 # ------------------------------------------------------------------------------------- blame needs evidence
 
-ORDER = wire.Order(1, True, 0, 0, [0] * 4, cpu_s=1.0, wall_s=6.0, total_cpu_s=4.0, memory_bytes=1, output_bytes=10)
+ORDER = wire.Order(
+    1, True, True, 0, 0, [0] * 4, cpu_s=1.0, wall_s=6.0, total_cpu_s=4.0, memory_bytes=1, output_bytes=10
+)
 BEGAN, ENDED, FAILED = 0, 1, 2
 
 
