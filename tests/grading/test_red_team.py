@@ -711,9 +711,9 @@ def test_the_outputs_of_runs_that_share_a_file_are_bounded(monkeypatch: pytest.M
     size, ends = 1 << 20, []
     take = EventLoop._take_test
 
-    def watched(self: Any, job: Any, run: Any) -> None:
+    def watched(self: Any, job: Any, test: int, run: Any) -> None:
         ends.append(run.end)
-        take(self, job, run)
+        take(self, job, test, run)
 
     monkeypatch.setattr(EventLoop, "_take_test", watched)
     tests = [(str(number), "x" * (size - 1)) for number in range(30)]
