@@ -28,7 +28,7 @@ from maxk.grading.comparison import output_digest
 from maxk.grading.planning import plan
 from maxk.grading.pool import Server
 from maxk.grading.sharing import Packs
-from maxk.grading.verdicts import Test
+from maxk.grading.verdicts import NOT_READY, NotReady, SubmissionLike, Test
 
 QUICK = Limits(cpu_s=0.5, memory_mb=128, output_bytes=100_000, wall_s=1.0)
 ECHO = "print(input())"
@@ -127,6 +127,33 @@ def test_iterating_takes_submissions_as_it_goes(grader: Grader) -> None:
         grader.grade([(ECHO, [("", "")])])
     iterator.close()
     assert status(grader, ECHO, "x", "x") == "passed"
+
+
+def test_a_source_may_have_nothing_ready(grader: Grader) -> None:
+    """Verdicts come out meanwhile, and indices count submissions alone."""
+    given: list[int] = []
+
+    def source() -> Iterator[SubmissionLike | NotReady]:
+        yield NOT_READY
+        yield ("print(input())", [("a", "a")])
+        while not given:  # ends only when the first verdict is out
+            yield NOT_READY
+        yield ("print(1)", [("a", "a")])
+
+    rewards = {}
+    for index, verdict in grader.grade_iter(source()):
+        given.append(index)
+        rewards[index] = verdict.reward
+    assert rewards == {0: 1.0, 1: 0.0}
+
+
+@pytest.mark.parametrize(
+    ("nothing", "message"), [(None, "submission 1: expected a Submission"), (NOT_READY, "takes submissions only")]
+)
+def test_a_list_holds_submissions_only(grader: Grader, nothing: Any, message: str) -> None:
+    """Otherwise verdicts would move to other submissions."""
+    with pytest.raises(TypeError, match=message):
+        grader.grade([("print(1)", [("", "1")]), nothing])
 
 
 def test_identical_submissions_run_once() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from maxk.artifacts.records import Problem, Test
 from maxk.grading import Grader, Limits, Verdict, VerdictCache
+from maxk.grading.verdicts import NOT_READY
 from maxk.training.reward import PassRateReward
 
 PROBLEMS = [
@@ -94,5 +95,7 @@ def test_an_error_while_grading_reaches_the_trainer(monkeypatch: pytest.MonkeyPa
 def test_what_could_not_be_graded_has_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     with Grader(workers=1) as grader:
         verdicts = iter([Verdict(("passed", "harness_error")), Verdict(("passed",))])
-        monkeypatch.setattr(grader, "grade_iter", lambda given: enumerate(next(verdicts) for one in given if one))
+        monkeypatch.setattr(
+            grader, "grade_iter", lambda given: enumerate(next(verdicts) for one in given if one is not NOT_READY)
+        )
         assert PassRateReward(grader, PROBLEMS, Limits())([SUM, "print(1)"], ["p/0", "p/0"]) == [None, 1.0]

@@ -36,6 +36,7 @@ from maxk.grading.verdicts import (
     Checker,
     CheckerProgram,
     Limits,
+    NotReady,
     Submission,
     SubmissionLike,
     Verdict,
@@ -59,7 +60,7 @@ class EventLoop:
 
     def __init__(
         self,
-        submissions: Iterable[SubmissionLike | None],
+        submissions: Iterable[SubmissionLike | NotReady],
         servers: Servers,
         limits: Limits,
         mode: str,
@@ -144,7 +145,7 @@ class EventLoop:
             except StopIteration:
                 self.exhausted = True
                 return
-            if item is None:
+            if isinstance(item, NotReady):
                 self.starved = True
                 return
             yield item

@@ -17,7 +17,7 @@ from maxk.grading.pool import PLAIN
 from maxk.grading.sandbox import CHOICES, low_limits
 from maxk.grading.servers import Servers
 from maxk.grading.stats import Stats
-from maxk.grading.verdicts import Limits, SubmissionLike, Verdict
+from maxk.grading.verdicts import Limits, NotReady, SubmissionLike, Verdict
 
 MODES = ("auto", "fork")
 
@@ -86,13 +86,13 @@ class Grader:
         Raises TypeError or ValueError for a submission or test of an unknown shape, naming its index; see
         `maxk.grading.inputs`.
         """
-        verdicts: dict[int, Verdict] = dict(self.grade_iter(submissions))
+        verdicts: dict[int, Verdict] = dict(self.grade_iter(map(_ready, submissions)))
         return [verdicts[index] for index in range(len(verdicts))]
 
-    def grade_iter(self, submissions: Iterable[SubmissionLike | None]) -> Iterator[tuple[int, Verdict]]:
+    def grade_iter(self, submissions: Iterable[SubmissionLike | NotReady]) -> Iterator[tuple[int, Verdict]]:
         """Yields (index, verdict) as they are ready and reads submissions as needed, so that memory stays flat.
 
-        None among the submissions says that no other is ready yet; it is not counted, and the next is asked for soon.
+        A source that has nothing ready gives NOT_READY, which is not counted, and is asked again soon.
         Raises ValueError for a submission without tests: an empty test list must never count as passed.
         """
         if not self._open:
@@ -123,3 +123,9 @@ class Grader:
             raise UserError(
                 f"the grader's canary failed: rewards {rewards} on tier {self.tier}{low_limits()}; nothing was graded"
             )
+
+
+def _ready(submission: SubmissionLike) -> SubmissionLike:
+    if isinstance(submission, NotReady):
+        raise TypeError("NOT_READY is for the source of `grade_iter`; `grade` takes submissions only")
+    return submission

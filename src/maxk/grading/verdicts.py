@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from maxk.grading.comparison import NUMBERS
@@ -128,6 +129,14 @@ class Submission(NamedTuple):
     checker: Checker | CheckerProgram | None = None
     comparison: str = NUMBERS
 
+
+class NotReady(Enum):
+    """What a source of submissions gives while it has none ready, but will have others."""
+
+    NOT_READY = "no submission is ready"
+
+
+NOT_READY = NotReady.NOT_READY
 
 SubmissionLike = Submission | tuple[str | None, Sequence[TestLike]]
 """What `Grader.grade` takes."""

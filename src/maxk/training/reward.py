@@ -15,6 +15,7 @@ from typing import Any
 from maxk.artifacts.records import Problem
 from maxk.evaluation.problem_grader import submission
 from maxk.grading import Grader, Limits, Submission, extract_program
+from maxk.grading.verdicts import NOT_READY, NotReady
 
 Rewards = list[float | None]  # None: could not be graded
 _Answer = tuple[str, str]  # a problem's id and the text of a completion
@@ -74,14 +75,14 @@ class PassRateReward:
             found[order[index]] = None if math.isnan(verdict.reward) else verdict.reward
         return found
 
-    def _submissions(self, arriving: _Arriving, order: list[_Answer]) -> Iterator[Submission | None]:
-        """A submission per distinct answer, whose place is noted in `order`; None while no other has arrived."""
+    def _submissions(self, arriving: _Arriving, order: list[_Answer]) -> Iterator[Submission | NotReady]:
+        """A submission per distinct answer, whose place is noted in `order`; NOT_READY while no other has arrived."""
         known: set[_Answer] = set()
         while True:
             try:
                 answer = arriving.get_nowait()
             except Empty:
-                yield None
+                yield NOT_READY
                 continue
             if answer is None:
                 return
