@@ -24,7 +24,7 @@ _BUSY_PARENT_S = 0.005
 _SHORTAGES = (errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS)  # that may pass
 _WAITED_UNCHARGED_S, _WAITED_PER_CPU_S = 0.25, 10  # what a busy machine may add to a run's wall-clock time
 _SEALS = 15  # SEAL, SHRINK, GROW, WRITE
-_LONGEST_TIMEOUT = 1.25  # CPU time of a run that times out, as a multiple of its limit; hardly ever more than 1.05
+_LONGEST_TIMEOUT = 1.25  # at most, of the CPU limit: what a run that times out uses, unless it evades the timer
 
 
 def memory_file(sealable: bool = False) -> int:
