@@ -22,7 +22,7 @@ import pytest
 import maxk
 from maxk.grading import CheckerProgram, Grader, Limits, Submission, VerdictCache, event_loop
 from maxk.grading.confined import confinement, shared, wire
-from maxk.grading.confined.jobs import Batch
+from maxk.grading.confined.jobs import Batch, Job
 from maxk.grading.event_loop import EventLoop
 from maxk.grading.planning import plan
 from maxk.grading.pool import CHECKER, PLAIN, Server
@@ -457,7 +457,7 @@ def test_a_server_waits_until_its_results_can_be_sent(number: int) -> None:
             self.sent += b"".join(packets)
 
     control = Control()
-    Batch(control, None)._deliver(b"results")
+    Batch(control, Job(ORDER, -1))._deliver(b"results")
     assert (control.left, control.sent) == (0, b"results")
 
 

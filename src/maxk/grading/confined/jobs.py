@@ -98,39 +98,28 @@ class Batch:
     def __init__(self, control: Any, job: Job) -> None:
         self.control, self.job = control, job
         self.next = 0
-        self._handed_back = False
-        self._timed_out = self._waited = 0.0  # seconds
+        self.left = len(job.order.input_bytes)  # runs to be made here
+        self.timed_out = self._waited = 0.0  # seconds
         self._packed: list[bytes] = []
         self._files: list[int] = []
         self._file = -1  # the last one added
         self._bytes = 0
 
     @property
-    def left(self) -> int:
-        """Runs to be made here."""
-        return 0 if self._handed_back else len(self.job.order.input_bytes) - self.next
-
-    @property
-    def timed_out(self) -> bool:
-        """Whether a run has."""
-        return self._timed_out > 0
-
-    @property
     def divisible(self) -> bool:
-        """Whether a run has timed out and the others can run side by side: none may turn out to be one too many.
+        """Whether the runs that are left can take place side by side: none may turn out to be one too many.
 
         That is so if the total time lasts even if all of them time out or wait.
         """
         order, others = self.job.order, self.left - 1  # which run before the last one
-        timed_out = self._timed_out + others * _LONGEST_TIMEOUT * order.cpu_s
+        timed_out = self.timed_out + others * _LONGEST_TIMEOUT * order.cpu_s
         waited = self._waited + others * (order.wall_s - _WAITED_UNCHARGED_S)
-        lasts = timed_out < order.total_cpu_s and waited < 2 * order.wall_s
-        return order.divisible and self.timed_out and self.left > 0 and lasts
+        return order.divisible and timed_out < order.total_cpu_s and waited < 2 * order.wall_s
 
     @property
     def exhausted(self) -> bool:
         """Whether the job has used up its total time for runs that time out or wait."""
-        return self._timed_out >= self.job.order.total_cpu_s or self.waited_too_long
+        return self.timed_out >= self.job.order.total_cpu_s or self.waited_too_long
 
     @property
     def waited_too_long(self) -> bool:
@@ -146,15 +135,16 @@ class Batch:
         self._packed.append(RESULT.pack(*fields))
         self._bytes += result.end - result.start
         self.next += 1
+        self.left -= 1
         if result.outcome == TIME_LIMIT:  # only these are charged: a program that passes is never cut short
-            self._timed_out += result.wall_s if result.wall_timeout else result.cpu_s
+            self.timed_out += result.wall_s if result.wall_timeout else result.cpu_s
         self._waited += max(0.0, result.wall_s - _WAITED_UNCHARGED_S - _WAITED_PER_CPU_S * result.cpu_s)
         if len(self._packed) >= _BATCH_RUNS or self._bytes >= _BATCH_BYTES or not self.left:
             self.send()
 
     def hand_back(self) -> None:
         """Leaves it to the grader where the runs that are left take place."""
-        self._handed_back = True
+        self.left = 0
         self._send()
 
     def send(self) -> None:

@@ -120,7 +120,7 @@ class Server:
             order = batch.job.order
             run = SingleRun(batch.job, steps_of(order, self._address_space(batch.job), self.confinement))
             while batch.left:
-                if batch.divisible:
+                if batch.timed_out and batch.divisible:
                     batch.hand_back()
                 elif batch.exhausted:
                     result = Result(UNTESTED)
