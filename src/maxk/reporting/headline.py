@@ -114,7 +114,7 @@ def _compared(found: Headline) -> Iterator[str]:
         verdict = "above" if lead.sign > 0 else "not distinguishable from"
         verdicts.setdefault(verdict, []).append(f"{name} ({lead.to_text('+.3f')})")
     if verdicts:
-        said = "; ".join(f"{verdict} {' and '.join(names)}" for verdict, names in verdicts.items())
+        said = "; ".join(f"{one} {(' and ' if one == 'above' else ' or ').join(of)}" for one, of in verdicts.items())
         yield f"{found.labels[best] if equal else 'It'} is {said}."
 
 

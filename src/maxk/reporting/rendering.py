@@ -159,9 +159,7 @@ def _test_notes(scores: Scores, config: Config, tests: Mapping[str, BaselineTest
 
 def _role_notes(config: Config, datasets: Sequence[str]) -> Iterator[str]:
     named = [
-        f"{dataset} stands in for {config.datasets[dataset].paper}"
-        for dataset in datasets
-        if config.datasets[dataset].paper
+        f"{dataset} replaces {config.datasets[dataset].paper}" for dataset in datasets if config.datasets[dataset].paper
     ]
     if named:
         generated = any(config.datasets[dataset].synthetic for dataset in datasets)
