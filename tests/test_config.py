@@ -84,6 +84,14 @@ FAULTS = {
         question(milestones=10_000),
         ["milestones=10000, but the training of 'grpo'", "at most "],
     ),
+    "milestones without the KL to the base model": (
+        {**question(milestones=2), "training": {"kl_reference": "old"}},
+        ["experiments.x.milestones", "equal KL to the base model", "(grpo, bon_mean)", "experiments: {}"],
+    ),
+    "milestones without a KL": (
+        {**question(milestones=2), "training": {"kl_coefficient": 0}},
+        ["experiments.x.milestones", "kl_coefficient: 0"],
+    ),
     "too many GPUs": (
         {"gpus": 1, "training": {"processes": 4, "per_device_batch_size": 32}},
         ["objectives.grpo, objectives.grpo_binary and ", "others: training.processes=4"],
@@ -484,7 +492,8 @@ def test_a_wrong_seed_is_one_fault() -> None:
 def test_the_penalty_can_be_to_the_old_policy() -> None:
     """For all objectives and for one."""
     defaults = configuration.defaults()
-    everywhere = configuration.parse(configuration.overlay(defaults, {"training": {"kl_reference": "old"}}))
+    changes = {"training": {"kl_reference": "old"}, "experiments": {}}
+    everywhere = configuration.parse(configuration.overlay(defaults, changes))
     assert {everywhere.training_of(name).kl_reference for name in everywhere.objectives} == {"old"}
     own = {
         "objectives": {"one": {"type": "grpo", "training": {"kl_reference": "old"}}, "other": {"type": "grpo_binary"}}

@@ -364,7 +364,12 @@ _OVER_TRAINING = (
     trained=True,
 )
 def training(given: Inputs) -> matplotlib.figure.Figure:
-    titles = {"reward": "mean reward", "kl": "KL to the base model", "entropy": "token entropy (nats)"}
+    titles = {
+        "reward": "mean reward",
+        "kl": "KL to the base model",
+        "kl_old": "KL to the policy at generation",
+        "entropy": "token entropy (nats)",
+    }
     return _during_training(given, titles)
 
 

@@ -11,6 +11,7 @@ import yaml
 from maxk.artifacts import files, journal
 from maxk.artifacts.paths import Layout
 from maxk.config import Config
+from maxk.config.messages import brief
 from maxk.reporting import markdown
 
 # Stages by what they need, those side by side that may run at the same time.
@@ -41,9 +42,8 @@ def policies(config: Config) -> str:
     """Keys, labels, objectives and training settings, as a table."""
     lines = markdown.head(["key", "row in tables", "objective", "training"], words=4)
     for name, objective in config.objectives.items():
-        spec = ", ".join(f"{key} {value}" for key, value in objective.spec.items())
-        training = ", ".join(f"{key} {value}" for key, value in objective.training.items()) or "as configured"
-        lines.append(markdown.row(map(markdown.escape, (name, config.label(name), spec, training))))
+        training = brief(objective.training) or "as configured"
+        lines.append(markdown.row(map(markdown.escape, (name, config.label(name), brief(objective.spec), training))))
     return "\n".join(lines)
 
 
