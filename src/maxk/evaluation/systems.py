@@ -274,9 +274,7 @@ def _scores(path: Path) -> Seed:
 
     source = files.read_provenance(path, REMEDY)
     if source.stage != "score":
-        raise UserError(
-            f"{path}: written by the stage {source.stage}; give the scores, results/scores/POLICY/DATASET.parquet"
-        )
+        raise UserError(f"{path}: written by the stage {source.stage}; expected scores")
     schema = pa.schema([records.SCORE.field(name) for name in ("problem_id", "rewards")])
     table = files.read_table(path, schema, REMEDY)
     rows = zip(table["problem_id"].to_pylist(), table["rewards"].to_pylist(), strict=True)
