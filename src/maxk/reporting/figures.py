@@ -247,9 +247,9 @@ def _by_dataset(given: Inputs, frame: pd.DataFrame, name: str, **options: Any) -
 
     data, titles = _in_places(given, frame)
     columns = min(len(titles), 3)
-    panels = {"col": "dataset", "col_order": titles, "col_wrap": columns}
-    size = {"height": 2.1, "aspect": WIDTH / columns / 2.4}
-    return _against_k(given, style.curves(data, given.looks, "k", **panels, **size, **options), name, data)
+    panels: dict[str, Any] = {"col": "dataset", "col_order": titles, "col_wrap": columns}
+    panels |= {"height": 2.1, "aspect": WIDTH / columns / 2.4}
+    return _against_k(given, style.curves(data, given.looks, "k", **panels, **options), name, data)
 
 
 def _in_places(given: Inputs, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -385,7 +385,7 @@ def _during_training(given: Inputs, titles: Mapping[str, str]) -> matplotlib.fig
         return style.message(f"No training log has these metrics: {', '.join(titles)}.")
     shown = [title for key, title in titles.items() if key in set(data.key)]
     data = data.assign(key=data.key.map(titles))
-    panels = {"row": "key", "row_order": shown, "facet_kws": {"sharey": False}}
+    panels: dict[str, Any] = {"row": "key", "row_order": shown, "facet_kws": {"sharey": False}}
     grid = style.curves(data, given.looks, "at", markers=False, height=2.0, aspect=WIDTH / 2.0, **panels)
     grid.set_axis_labels("fraction of the training run", "")
     return _with_legend(given, grid, list(dict.fromkeys(data.policy)))
