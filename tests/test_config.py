@@ -326,7 +326,7 @@ def test_scalars_of_the_command_line_are_texts(defaults: dict) -> None:
 
 
 def test_what_an_objective_is_trained_with_is_what_differs_from_its_defaults(defaults: dict) -> None:
-    """It stands in the provenance of every trained policy: spelling out a default must not train anew."""
+    """It is in the provenance of every trained policy: spelling out a default must not train anew."""
     schedule = {"schedule": "step", "start": 4, "end": 1}
     short = one_objective(defaults, {"type": "bon_loo1", "k": schedule, "label": "A"})
     spelt = one_objective(defaults, {"type": "bon_loo1", "k": schedule, "binary": False, "training": {}})

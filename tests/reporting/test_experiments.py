@@ -1,4 +1,4 @@
-"""Experiments: what is compared with what, how a learning rate is chosen, and what stands in their files."""
+"""Experiments: what is compared with what, how a learning rate is chosen, and what their files hold."""
 
 from __future__ import annotations
 
