@@ -36,6 +36,7 @@ from maxk.statistics import Floats, SignedRank
 METRICS = ("max", "pass")
 # The baselines of the paper's Tables 2 and 3, beside the base model.
 BASELINES = ("bon_max_second", "bon_max_mean", "bon_loo1", "bon_mean")
+PAPER = "off-policy vs best baseline"  # the paper's comparison
 DIFFERENCES = (  # the columns of paired_tests.csv, which has no rows if only one policy is scored
     *("comparison", "policy", "reference", "dataset", "metric", "k", "difference", "low", "high", "level", "about"),
     *("test", "p_mean", "p_mean_holm", "p_wilcoxon", "p_wilcoxon_holm", "rank_biserial", "problems", "better", "worse"),
@@ -150,7 +151,7 @@ def _difference_rows(scores: Scores, report: Report, roles: Roles) -> Iterator[d
         best = best_and_second(scores, scores.rows, quantity, places)
         yield from compared(scores, report, "best vs second", best, quantity)
         paper = offpolicy_and_baseline(scores, roles, quantity, places)
-        yield from compared(scores, report, "off-policy vs best baseline", paper, quantity)
+        yield from compared(scores, report, PAPER, paper, quantity)
         for reference in filter(None, (BASE, roles.grpo)):
             for row in scores.rows:
                 if row not in (BASE, reference):
@@ -183,7 +184,7 @@ def offpolicy_and_baseline(
     return {place: (roles.offpolicy, best[0][0]) for place, best in ranked.items() if best}
 
 
-def signed_ranks(
+def _signed_ranks(
     scores: Scores, pairs: Mapping[str, tuple[str, str]], quantity: str
 ) -> dict[str, tuple[SignedRank, float]]:
     """By dataset, the test of its pair (policy, reference) and the p-value Holm-corrected over these datasets."""
@@ -202,7 +203,7 @@ def compared(
     scores: Scores, report: Report, comparison: str, pairs: Mapping[str, tuple[str, str]], quantity: str
 ) -> Iterator[dict[str, Any]]:
     """Rows of `differences` for pairs (policy, reference) by dataset (or `mean`), of those that have scores."""
-    corrected = signed_ranks(scores, {place: pair for place, pair in pairs.items() if place != MEAN}, quantity)
+    corrected = _signed_ranks(scores, {place: pair for place, pair in pairs.items() if place != MEAN}, quantity)
     metric, k = quantity.split("@")
     for place, pair in pairs.items():
         datasets = scores.datasets if place == MEAN else (place,)
