@@ -45,9 +45,9 @@ DIFFERENCES = (  # the columns of paired_tests.csv, which has no rows if only on
 
 
 # ------------------------------------------------------------------------------------------------------ frames
-def means(scores: Scores, config: Config) -> pd.DataFrame:
-    """`statistics.csv`: one row per policy, dataset (or `mean`) and quantity that has scores."""
-    return pd.DataFrame(_mean_rows(scores, config.report.confidence))
+def means(scores: Scores, config: Config, further: Sequence[str] = ()) -> pd.DataFrame:
+    """`statistics.csv`: one row per policy, dataset (or `mean`) and quantity that has scores; `further` quantities."""
+    return pd.DataFrame(_mean_rows(scores, config.report.confidence, (*quantities(scores), *further)))
 
 
 def differences(scores: Scores, config: Config) -> pd.DataFrame:
@@ -82,14 +82,14 @@ def quantities(scores: Scores) -> tuple[str, ...]:
     return tuple(f"{metric}@{k}" for metric in METRICS for k in scores.ks)
 
 
-def _mean_rows(scores: Scores, level: float) -> Iterator[dict[str, Any]]:
+def _mean_rows(scores: Scores, level: float, quantities: Sequence[str]) -> Iterator[dict[str, Any]]:
     every = [(row, dataset) for row in scores.rows for dataset in (*scores.datasets, MEAN)]
     for row, dataset in every:
         datasets = scores.datasets if dataset == MEAN else (dataset,)
-        if any((row, one) not in scores.cells for one in datasets):
-            continue
-        cells = [scores.cells[row, one] for one in datasets]
-        for quantity in quantities(scores):
+        for quantity in quantities:
+            if any(scores.values(row, one, quantity) is None for one in datasets):
+                continue
+            cells = [scores.cells[row, one] for one in datasets]
             low, high = statistics.mean(_values(scores, row, datasets, quantity)).interval(
                 level, statistics.MEAN_BOUNDS
             )
@@ -207,7 +207,7 @@ def compared(
     metric, k = quantity.split("@")
     for place, pair in pairs.items():
         datasets = scores.datasets if place == MEAN else (place,)
-        if any((row, dataset) not in scores.cells for row in pair for dataset in datasets):
+        if any(scores.values(row, dataset, quantity) is None for row in pair for dataset in datasets):
             continue
         test, p_holm = corrected.get(place, (None, None))
         yield {

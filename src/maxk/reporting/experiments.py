@@ -32,7 +32,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from maxk import statistics
 from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Experiment
@@ -102,7 +101,6 @@ class Findings:
     scores: Scores
     outcomes: tuple[Outcome, ...]
     means: Mapping[tuple[str, str], Mapping[str, Any]]  # rows of `estimates.means` of the mean over datasets
-    votes: Mapping[str, Sequence[Floats] | None]  # maj@k [seeds, problems] on every dataset, if the experiment asks
 
     @property
     def headline(self) -> str:
@@ -114,22 +112,8 @@ class Findings:
         vote = (f"maj@{self.experiment.vote}",) if self.experiment.vote else ()
         return ("max@1", self.headline, *vote)
 
-    def mean(self, policy: str, quantity: str) -> Mapping[str, Any]:
-        """Mean over datasets with its interval; empty without scores."""
-        if not quantity.startswith("maj@"):
-            return self.means.get((policy, quantity), {})
-        if (votes := self.votes.get(policy)) is None:
-            return {}
-        found = statistics.mean(votes)
-        low, high = found.interval(self.config.report.confidence, statistics.MEAN_BOUNDS)
-        return {"mean": found.value, "low": low, "high": high}
-
     def compare(self, policy: str, reference: str, quantity: str) -> Mapping[str, Any]:
         """Difference of the means over datasets, its interval and test; empty without scores, or with itself."""
-        if quantity.startswith("maj@") and policy != reference:
-            sides = {one: side for one in (policy, reference) if (side := self.votes.get(one)) is not None}
-            crossed = all(len(side[0]) > 1 for one, side in sides.items() if one != BASE)
-            return estimates.contrast(list(sides.values()), self.config.report, crossed) if len(sides) == 2 else {}
         pairs = {MEAN: (policy, reference)} if policy != reference else {}
         return next(estimates.compared(self.scores, self.config.report, "vs reference", pairs, quantity), {})
 
@@ -145,6 +129,7 @@ def collect(name: str, config: Config) -> Findings:
     scores = load(view)
     development = scores.half(0) if experiment.choose else None
     scores = scores.half(1) if experiment.choose else scores
+    scores = votes.with_votes(view, scores, experiment.vote) if experiment.vote else scores
     headline = f"max@{config.report.headline_k}"
     before = {row: development.mean(row, MEAN, headline) if development else None for row in scores.rows}
     chosen = _chosen(before, _settings(view, without=(experiment.choose,))) if experiment.choose else None
@@ -161,11 +146,10 @@ def collect(name: str, config: Config) -> Findings:
         )
         for row in view.objectives
     )
-    frame = estimates.means(scores, view).query("dataset == @MEAN and metric == 'max'")
-    means = {(row["policy"], f"max@{row['k']}"): row for row in estimates.records(frame)}
-    k = experiment.vote
-    votes_of = {row: votes.values(view, scores, row, k) for row in scores.rows} if k else {}
-    return Findings(view, name, experiment, scores, outcomes, means, votes_of)
+    vote = (f"maj@{experiment.vote}",) if experiment.vote else ()
+    rows = estimates.records(estimates.means(scores, view, vote).query("dataset == @MEAN"))
+    means = {(row["policy"], f"{row['metric']}@{row['k']}"): row for row in rows}
+    return Findings(view, name, experiment, scores, outcomes, means)
 
 
 def _parameters(config: Config, row: str) -> dict[str, Any]:
@@ -276,7 +260,7 @@ def _estimates(findings: Findings, policy: str) -> dict[str, Any]:
     """Means over datasets and differences to the reference, with their intervals; blank without scores."""
     found: dict[str, Any] = {}
     for quantity in findings.quantities:
-        own = findings.mean(policy, quantity)
+        own = findings.means.get((policy, quantity), {})
         change = findings.compare(policy, findings.experiment.reference, quantity)
         found |= estimates.columns(quantity, [own.get(key) for key in ("mean", "low", "high")], change)
     return found
