@@ -213,25 +213,25 @@ def test_counts_leave_no_max_at_k(tmp_path: Path) -> None:
     assert "No max@k: a system has only counts of correct samples." in found.notes
 
 
-def test_scores_and_verdicts_of_the_pipeline(tmp_path: Path) -> None:
+def test_scores_of_the_pipeline(tmp_path: Path) -> None:
     rewards = {"p": [0.0, 0.5, 1.0, 1.0], "q": [0.0, 0.0, 0.0, 0.5]}
     columns = {"problem_id": list(rewards), "rewards": list(rewards.values())}
     schema = pa.schema([records.SCORE.field(name) for name in columns])
     made = Provenance("score", "x", {}, {"problems": "digest"})
     files.write_table(tmp_path / "scores.parquet", columns, schema, made)
-    for shard, name in enumerate(rewards):
-        statuses = [["passed"] * round(2 * r) + ["time_limit"] * round(2 - 2 * r) for r in rewards[name]]
-        kept = {"problem_id": [name] * 4, "sample_index": range(4), "extraction": ["bare"] * 4, "statuses": statuses}
-        source = Provenance("verify", "x", {}, {"problems": "digest", "samples": f"{shard}"})
-        files.write_table(tmp_path / "shards" / f"{shard}.parquet", kept, records.VERDICT, source)
-    first, second = read(tmp_path / "scores.parquet", tmp_path / "shards")
+    [first] = read(tmp_path / "scores.parquet")
     expected = [[[best_of(rewards[name], k) for k in (1, 3)] for name in rewards]]
     assert first.estimates("max", [1, 3]) == pytest.approx(np.array(expected))
-    assert second.estimates("max", [1, 3]) == pytest.approx(np.array(expected))
     other = Provenance("score", "x", {}, {"problems": "another digest"})
     files.write_table(tmp_path / "other.parquet", columns, schema, other)
     with pytest.raises(UserError, match="were made from different problems"):
         paired(read(tmp_path / "scores.parquet", tmp_path / "other.parquet"))
+    made = Provenance("verify", "x", {}, {"problems": "digest"})
+    files.write_table(tmp_path / "verdicts.parquet", columns, schema, made)
+    with pytest.raises(UserError, match=r"written by the stage verify; expected scores"):
+        read(tmp_path / "verdicts.parquet")
+    with pytest.raises(UserError, match="is a folder; give the scores"):
+        read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_figures_do_not_depend_on_the_users_settings(tmp_path: Path, monkeypatch
         (["a.csv", "a.csv"], "two systems are called 'a'; name them"),
         (["a.csv", "s.jsonl"], "s.jsonl: holds no verdicts; if these are samples, give --problems FILE"),
         (["a.csv", "empty.jsonl"], "empty.jsonl: is empty"),
-        (["a.csv", "folder"], "folder: a folder without *.parquet"),
+        (["a.csv", "folder"], "folder: is a folder; give the scores of a policy"),
         (["a.csv", "b=b.csv", "--k", "9"], "--k: every k is above the 4 samples"),
         (["a.csv", "b=b.csv", "--plot", "c.svg"], "--plot: expected a name that ends in .png or .pdf, got c.svg"),
         (["a.csv", "b=b.csv", "--json", "no/c.json"], "no/c.json: cannot be written (No such file or directory)"),

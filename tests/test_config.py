@@ -84,6 +84,14 @@ FAULTS = {
         question(milestones=10_000),
         ["milestones=10000, but the training of 'grpo'", "at most "],
     ),
+    "milestones without the KL to the base model": (
+        {**question(milestones=2), "training": {"kl_reference": "old"}},
+        ["experiments.x.milestones", "equal KL to the base model", "(grpo, bon_mean)", "experiments: {}"],
+    ),
+    "milestones without a KL": (
+        {**question(milestones=2), "training": {"kl_coefficient": 0}},
+        ["experiments.x.milestones", "kl_coefficient: 0"],
+    ),
     "too many GPUs": (
         {"gpus": 1, "training": {"processes": 4, "per_device_batch_size": 32}},
         ["objectives.grpo, objectives.grpo_binary and ", "others: training.processes=4"],
@@ -318,7 +326,7 @@ def test_scalars_of_the_command_line_are_texts(defaults: dict) -> None:
 
 
 def test_what_an_objective_is_trained_with_is_what_differs_from_its_defaults(defaults: dict) -> None:
-    """It stands in the provenance of every trained policy: spelling out a default must not train anew."""
+    """It is in the provenance of every trained policy: spelling out a default must not train anew."""
     schedule = {"schedule": "step", "start": 4, "end": 1}
     short = one_objective(defaults, {"type": "bon_loo1", "k": schedule, "label": "A"})
     spelt = one_objective(defaults, {"type": "bon_loo1", "k": schedule, "binary": False, "training": {}})
@@ -484,7 +492,8 @@ def test_a_wrong_seed_is_one_fault() -> None:
 def test_the_penalty_can_be_to_the_old_policy() -> None:
     """For all objectives and for one."""
     defaults = configuration.defaults()
-    everywhere = configuration.parse(configuration.overlay(defaults, {"training": {"kl_reference": "old"}}))
+    changes = {"training": {"kl_reference": "old"}, "experiments": {}}
+    everywhere = configuration.parse(configuration.overlay(defaults, changes))
     assert {everywhere.training_of(name).kl_reference for name in everywhere.objectives} == {"old"}
     own = {
         "objectives": {"one": {"type": "grpo", "training": {"kl_reference": "old"}}, "other": {"type": "grpo_binary"}}

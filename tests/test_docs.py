@@ -174,7 +174,7 @@ def check_snakemake(arguments: list[str]) -> None:
 
 
 def check_files(command: Command) -> None:
-    """Whatever stands in a folder of the repository exists, unless a block of the same page makes it."""
+    """Whatever is said to be in a folder of the repository exists, unless a block of the same page makes it."""
     made = {block.file for block in BLOCKS if command.where.startswith(f"{block.page}:")}
     for word in command.words:
         path = re.sub(r"::.*", "", word.rpartition("=")[2])

@@ -188,16 +188,6 @@ def test_a_sandbox_that_cannot_be_had_is_bad(seconds: Config, monkeypatch: pytes
     assert check.fix
 
 
-def test_a_results_folder_that_cannot_be_written_is_bad(
-    seconds: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert doctor.check_results(seconds).ok
-    Path("results").write_text("")
-    assert doctor.check_results(seconds).found == "results cannot be written"
-    assert not doctor.check_results(seconds).ok
-
-
 def test_a_tracker_that_does_not_answer_is_bad_and_its_password_not_shown(
     seconds: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,7 +236,7 @@ def test_this_machine_runs_the_pocket_scale(root: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "default: works here" in done.stdout
-    for name in ("packages", "machine", "sandbox", "results", "tracking"):
+    for name in ("packages", "machine", "sandbox", "tracking"):
         assert f"ok   {name}" in done.stdout
     for name in ("gpu", "hub", "vllm"):  # not every machine has them
         assert re.search(rf"^(ok|–)    ?{name} ", done.stdout, re.MULTILINE)

@@ -207,51 +207,16 @@ def test_stopped_while_it_measures_it_goes_on(
     assert made(tmp_path / "stopped") == made(tmp_path / "whole")
 
 
-def test_a_sample_that_is_drawn_again_has_its_own_entropy(evaluate: Any, requested: list[int], tmp_path: Path) -> None:
-    """A job that is killed between its two writes leaves entropies of a batch without the samples."""
-    run = evaluate("killed")
-    run("sample base")
-    whole = made(tmp_path / "killed")
-    config = configuration.load(CONFIG)
-    drawn, measured = sample._journals(config, files.read_policy(config.layout.policy("base")))
-    *kept, lost = taken(drawn)
-    *known, last = taken(measured)
-    wrong = {**last[0], "entropy": [99.0] * len(last[0]["entropy"])}
-    for stored, batches in ((drawn, kept), (measured, [*known, (wrong, {"entropy": "of another machine"})])):
-        for columns, environment in batches:
-            list(stored.record([columns], lambda made_with=environment: made_with))
-    for _ in range(2):  # the job that draws them again, and one that reads both entropies
-        run("sample base")
-        assert made(tmp_path / "killed") == whole
-    assert requested == [8 * PROBLEMS, len(lost[0]["sample_index"]), 0]
-
-
-def test_an_entropy_that_was_left_is_not_taken_for_a_sample_drawn_without(evaluate: Any, tmp_path: Path) -> None:
-    """After the kill the job runs with `entropy: false`; a later one measures what was drawn then."""
-    evaluate("killed")("sample base")
-    whole = made(tmp_path / "killed")
-    config = configuration.load(CONFIG)
-    drawn, measured = sample._journals(config, files.read_policy(config.layout.policy("base")))
-    *kept, _ = taken(drawn)
-    *known, (last, _) = taken(measured)
-    left = {**last, "entropy": [99.0] * len(last["entropy"])}
-    for stored, batches in ((drawn, kept), (measured, [*known, (left, {"entropy": "of a killed job"})])):
-        for columns, environment in batches:
-            list(stored.record([columns], lambda made_with=environment: made_with))
-    evaluate("killed", entropy=False)("sample base")
-    evaluate("killed")("sample base")
-    names = [name for name in whole if name.startswith("samples") and "prompts" not in name]
-    for found, expected in ((pa.BufferReader(of[name]) for of in (made(tmp_path / "killed"), whole)) for name in names):
-        entropies = [pq.read_table(one).column("entropy").to_pylist() for one in (found, expected)]
-        assert entropies[0] == pytest.approx(entropies[1], rel=1e-5)
-
-
-def taken(stored: Journal) -> list[tuple[dict[str, list[Any]], journal.Environment]]:
-    """The batches of a journal and their environments; it is empty then."""
-    batches = [(batch.to_pydict(), made_with) for batch, made_with in stored.read()]
-    for path in stored.folder.glob("*.arrow"):
-        path.unlink()
-    return batches
+def test_entropies_that_nobody_asks_for_are_left_out(evaluate: Any, requested: list[int], tmp_path: Path) -> None:
+    """They stay in the journal: asked for again, they are those measured while drawing."""
+    evaluate("one")("sample base")
+    whole, path = made(tmp_path / "one"), tmp_path / "one/results/seconds/samples/base/pocket-contests/0.parquet"
+    evaluate("one", entropy=False)("sample base")
+    assert pq.read_table(path).column("entropy").null_count == 8 * 3
+    assert "entropy" not in files.read_provenance(path).environment
+    evaluate("one")("sample base")
+    assert made(tmp_path / "one") == whole
+    assert requested == [8 * PROBLEMS, 0, 0]
 
 
 def test_samples_of_other_weights_are_not_taken(

@@ -56,7 +56,7 @@ def test_locks_are_exact(locks: dict[str, list[Requirement]]) -> None:
 
 
 def test_there_is_one_environment(locks: dict[str, list[Requirement]]) -> None:
-    """A package has one version everywhere, but for what a marker tells apart."""
+    """A package has one version everywhere, except where a marker distinguishes two."""
     versions: dict[tuple[str, str], set[str]] = {}
     for pin in chain(*locks.values()):
         versions.setdefault((pin.name, str(pin.marker)), set()).add(str(pin.specifier))
@@ -126,7 +126,7 @@ def test_public_names_resolve() -> None:
         maxk.no_such_name  # noqa: B018
 
 
-# In a fresh interpreter: whatever stands in neither the standard library nor the list cannot be imported.
+# In a fresh interpreter: whatever is in neither the standard library nor the list cannot be imported.
 BLOCK = """
 import sys
 allowed = {"maxk", *sys.stdlib_module_names, *ALLOWED}

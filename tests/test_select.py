@@ -16,7 +16,6 @@ from maxk.config import Config
 from maxk.errors import UserError
 from maxk.evaluation import problem_grader
 from maxk.evaluation.selection import by_score, by_vote, distinct, read, select
-from maxk.evaluation.systems import read_results
 from maxk.stages import verify
 
 REWARDS = [0.0, 0.5, 1.0, 0.5, 0.25, 1.0]
@@ -194,16 +193,12 @@ def shard(name: str, indices: list[int], problem: str = "p", **changes: object) 
     ],
 )
 def test_shards_of_two_evaluations_are_refused(indices: list[int], changes: dict, message: str, here: Path) -> None:
-    """By both commands that read a folder of shards."""
     shard("0", [0, 1])
     shard("1", [2, 3])
     assert read(Path("shards")).n == 4
-    [seed] = read_results(Path("shards"))
-    assert seed.problems["p"].n == 4
     shard("1", indices, **changes)
-    for one in (read, read_results):
-        with pytest.raises(UserError, match=message):
-            one(Path("shards"))
+    with pytest.raises(UserError, match=message):
+        read(Path("shards"))
 
 
 OF_TWO = {"shards": 2, "n": 2}
@@ -227,9 +222,8 @@ def test_an_unfinished_evaluation_is_refused(absent: list[str], changes: dict, m
     shard("1", [0, 1], problem="q", environment={**OF_TWO, "shard": 1, **changes})
     for name in absent:
         Path(f"shards/{name}.parquet").unlink()
-    for one in (read, read_results):
-        with pytest.raises(UserError, match=message):
-            one(Path("shards"))
+    with pytest.raises(UserError, match=message):
+        read(Path("shards"))
 
 
 @pytest.mark.parametrize("recorded", [{}, {"shards": 2, "n": 3}])
@@ -237,17 +231,14 @@ def test_fewer_samples_than_asked_are_refused(recorded: dict[str, int], here: Pa
     """Also in files that do not say how many were asked for: all problems of an evaluation have the same number."""
     shard("0", [0, 1, 2], environment={**recorded, "shard": 0})
     shard("1", [0, 2], problem="q", environment={**recorded, "shard": 1})
-    for one in (read, read_results):
-        with pytest.raises(UserError, match=r"^shards: problem 'q' has 2 samples, expected 3; run the pipeline again"):
-            one(Path("shards"))
+    with pytest.raises(UserError, match=r"^shards: problem 'q' has 2 samples, expected 3; run the pipeline again"):
+        read(Path("shards"))
 
 
 def test_a_shard_without_problems_adds_nothing(here: Path) -> None:
     shard("0", [0, 1])
     shard("1", [])
     assert read(Path("shards")).n == 2
-    [seed] = read_results(Path("shards"))
-    assert seed.problems["p"].rewards == {1.0: 2}
     shard("0", [])
     with pytest.raises(UserError, match=r"^shards: holds no verdicts$"):
         read(Path("shards"))

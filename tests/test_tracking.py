@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from maxk import tracking
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.errors import UserError
+from maxk.stages.train import _track
 from maxk.tracking import mirror, page
 
 
@@ -379,11 +381,27 @@ def test_the_experiment_has_its_note_and_views(started: Config) -> None:
     ]
     training = json.loads(json.loads(tags["mlflow.sharedViewState.maxk-training"])["state"])
     assert [card["metricKey"] for card in training["compareRunCharts"]][:3] == ["reward", "kl", "entropy"]
+    to_old = started.model_copy(update={"training": started.training.model_copy(update={"kl_reference": "old"})})
+    old = page.tags(to_old)
+    training_to_old = json.loads(json.loads(old["mlflow.sharedViewState.maxk-training"])["state"])
+    assert training_to_old["compareRunCharts"][2]["metricKey"] == "kl_old"
     for view in (state, training):
         ids = [card["uuid"] for card in view["compareRunCharts"]]
         assert len(set(ids)) == len(ids)
         sections = {section["uuid"] for section in view["compareRunSections"]}
         assert {card["metricSectionId"] for card in view["compareRunCharts"]} == sections
+
+
+def test_a_training_ends_with_its_last_values(started: Config) -> None:
+    layout, name = started.layout, "grpo/seed0"
+    files.write_text(layout.policy(name), "{}")
+    lines = [{"step": 1, "reward": 0.1, "kl_old": 0.0}, {"step": 2, "reward": 0.2, "kl_old": 0.3}, {"step": 2, "x": 1}]
+    files.write_text(layout.metrics(name), "".join(json.dumps(line) + "\n" for line in lines))
+    with tracking.stage(started, "train", policy=name) as run:
+        _track(SimpleNamespace(config=started, name=name), run)
+    mirror.send(started)
+    found = runs(started)[f"{name}: train"].data.metrics
+    assert found == {"final/reward": 0.2, "final/kl_old": 0.3}
 
 
 @pytest.mark.parametrize("base", ["http://127.0.0.1:5000", "https://host/mlflow/"])

@@ -147,3 +147,13 @@ def test_a_model_of_another_corpus_is_refused(defaults: dict) -> None:
     base = {**defaults["base"], "corpus": {"family": "arithmetic", "misread": 1}}
     with pytest.raises(UserError, match=r"base\.corpus\.misread: unknown key"):
         configuration.parse(configuration.overlay(defaults, {"base": base}))
+
+
+@pytest.mark.parametrize("named", ["arithmetics", "pocket", None, ["arithmetic"]])
+def test_an_unknown_family_is_named_with_those_that_there_are(defaults: dict, named: object) -> None:
+    base = {**defaults["base"], "corpus": {"family": named}}
+    with pytest.raises(UserError) as error:
+        configuration.parse(configuration.overlay(defaults, {"base": base}))
+    assert str(error.value).startswith(f"config: base.corpus: family={named!r} is unknown")
+    assert str(error.value).endswith("; known: arithmetic; leave it out for the pocket tasks")
+    assert ("did you mean 'arithmetic'?" in str(error.value)) == (named not in ("pocket", None))

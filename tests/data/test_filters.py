@@ -82,8 +82,9 @@ def test_a_train_copy_of_a_test_problem_goes() -> None:
 
 
 def test_an_id_with_two_statements_is_refused() -> None:
-    with pytest.raises(UserError, match="problem d/a: the id occurs twice with different statements"):
-        run([candidate("a"), candidate("a", statement="another")])
+    problems, _ = run([candidate("a"), candidate("a", statement="another")])
+    with pytest.raises(UserError, match="problem d/a: the id occurs twice; ids must be unique"):
+        data.check(problems)
     problems, _ = run([candidate("a"), candidate("a")])
     assert names(problems, "test") == ["a"]
 

@@ -14,8 +14,7 @@ from made_up import Experiment, N, write_statistics
 from maxk.artifacts import files, records
 from maxk.artifacts.records import Provenance
 from maxk.errors import UserError
-from maxk.evaluation.clusters import distinct_outputs, distinct_programs
-from maxk.evaluation.first_test import by_first_test
+from maxk.evaluation.clusters import by_first_test, distinct_outputs, distinct_programs
 from maxk.reporting import diversity
 from maxk.reporting.load import load
 

@@ -1,4 +1,4 @@
-"""Experiments: what is compared with what, how a learning rate is chosen, and what stands in their files."""
+"""Experiments: what is compared with what, how a learning rate is chosen, and what their files hold."""
 
 from __future__ import annotations
 
@@ -129,6 +129,39 @@ def test_policies_that_differ_in_the_varied_key_alone_are_one_series(study: Expe
         "fast": "GRPO",
         "slow": "GRPO",
     }
+
+
+def test_a_policy_of_its_own_is_drawn_under_its_label(experiment: Callable[..., Experiment]) -> None:
+    other = {"type": "grpo", "training": {"datasets": ["easy", "hard"]}}
+    study = {"question": "?", "policies": ["grpo"], "reference": "grpo"}
+    named = {"close": {**other, "label": "GRPO, closeness"}, "plain": {**other, "training": {"kl_coefficient": 0.1}}}
+    made = experiment(experiments={"study": {**study, "objectives": named}}).score_all(REWARDS)
+    found = experiments.collect("study", made.config)
+    assert {outcome.policy: outcome.series for outcome in found.outcomes} == {
+        "grpo": "GRPO",
+        "close": "GRPO, closeness",
+        "plain": "GRPO (kl_coefficient 0.1)",
+    }
+
+
+def test_values_of_a_shared_name_are_written_out(experiment: Callable[..., Experiment]) -> None:
+    more = {"training": {"datasets": ["easy", "hard"], "iterations": 2}}
+    study = {"question": "?", "policies": ["grpo"], "reference": "grpo", "against": "iterations"}
+    objectives = {f"i{i}": {"type": "grpo", "training": {**more["training"], "iterations": i}} for i in (2, 3)}
+    made = experiment(experiments={"study": {**study, "objectives": objectives}}).score_all(REWARDS)
+    found = experiments.collect("study", made.config)
+    assert [outcome.series for outcome in found.outcomes] == ["GRPO", *["GRPO, datasets easy, hard"] * 2]
+
+
+def test_the_kl_to_the_old_policy_is_shown_where_it_is_logged(study: Experiment) -> None:
+    write_log(study, "grpo", kl=[0.0, 0.1, 0.2, 0.4], best=[0.2, 0.4, 0.6, 1.0])
+    assert "π_old" not in Path(experiments.write("study", study.config)[1]).read_text()
+    log = Path(study.config.layout.metrics("grpo/seed0"))
+    log.write_text(log.read_text().replace('"kl"', '"kl_old"'))
+    text = Path(experiments.write("study", study.config)[1]).read_text()
+    assert "| final KL | final KL to π\\_old | final entropy |" in text
+    assert "| – | 0.400 | – |" in text
+    assert (table(study)["grpo"]["final_kl"], table(study)["grpo"]["final_kl_old"]) == ("", "0.4")
 
 
 def test_missing_scores_are_blank_with_a_note_and_choose_nothing(experiment: Callable[..., Experiment]) -> None:

@@ -35,6 +35,20 @@ def write_metrics(made: Experiment, objective: str = "grpo", lines: int = 30) ->
     Path(made.config.layout.policy(f"{objective}/seed0")).write_text("{}")  # the training is finished
 
 
+def test_the_kl_to_the_old_policy_is_drawn_where_it_is_logged(small: Experiment) -> None:
+    write_metrics(small)
+    assert [ax.get_title() for ax in figures.FIGURES["training"].draw(inputs(small)).axes] == [
+        "mean reward",
+        "KL to the base model",
+    ]
+    log = Path(small.config.layout.metrics("grpo/seed0"))
+    log.write_text(log.read_text().replace('"kl"', '"kl_old"'))
+    assert [ax.get_title() for ax in figures.FIGURES["training"].draw(inputs(small)).axes] == [
+        "mean reward",
+        "KL to the policy at generation",
+    ]
+
+
 @pytest.mark.parametrize("names", [["differences"], pytest.param(list(figures.FIGURES), marks=pytest.mark.slow)])
 def test_figures_are_reproducible(small: Experiment, names: list[str]) -> None:
     write_metrics(small)

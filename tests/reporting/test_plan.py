@@ -41,8 +41,8 @@ def config(defaults: dict) -> Config:
 def test_the_sums(config: Config, rates: Rates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     profile = rates.profiles["7b-h100"]
-    rows = {row.stage: row for row in plan.plan(config, profile)}
-    train, sample, verify = rows["train bon_offpolicy"], rows["sample"], rows["verify"]
+    rows = plan.plan(config, profile)
+    train, sample, verify = (rows.loc[stage] for stage in ("train bon_offpolicy", "sample", "verify"))
     assert (train.jobs, train.samples, train.tests) == (2, 2 * 100 * 2 * 8, 2 * 100 * 2 * 8 * 4)
     assert (sample.jobs, sample.samples) == (3 * 2, 3 * 10 * 256)
     assert verify.tests == 3 * 10 * 256 * 4
@@ -60,38 +60,11 @@ def test_the_sums(config: Config, rates: Rates, tmp_path: Path, monkeypatch: pyt
     assert verify.hours == pytest.approx(verify.core_hours / 6)
     assert train.memory_gb == pytest.approx(memory.train(config, "bon_offpolicy") / 1000)
     assert train.disk_gb == pytest.approx(2 * profile.policy_gb.value)
-    total = plan.total(list(rows.values()))
-    assert total.samples == train.samples + sample.samples + verify.samples
-    peak = plan.peak_disk_gb(config.model_copy(update={"gpus": 1}), list(rows.values()), profile)
-    assert peak == pytest.approx(total.disk_gb + 3 * profile.checkpoint_gb.value)  # one trains at a time
-
-
-def test_times_of_finished_jobs_replace_the_rates(
-    config: Config, rates: Rates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Jobs that take half a GPU hold half of their time on it."""
-    monkeypatch.chdir(tmp_path)
-    halves = {"training": config.training.model_copy(update={"gpu": 0.5})}
-    config = config.model_copy(update={"gpus": 1, **halves})
-    for *stage, seconds in (
-        ("train", "bon_offpolicy", "seed0", 400),
-        ("train", "bon_offpolicy", "seed1", 800),
-        ("sample", "base", "0", 100),
-        ("sample", "base", "1", 120),
-        ("sample", "base", "2", 140),  # there were three shards
-        ("sample", "bon_offpolicy", "seed0", "0", 240),
-        ("sample", "bon_offpolicy", "seed0", "1", 200),
-    ):
-        path = Path(config.layout.benchmark(*stage))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"s\th:m:s\tmax_rss\n{seconds}\t0:00:00\t-\n")
-    rows = {row.stage: row for row in plan.plan(config, rates.profiles["7b-h100"])}
-    train, sample = rows["train bon_offpolicy"], rows["sample"]
-    assert (train.hours, train.device_hours) == (600 / 3600, 2 * 600 / 3600 / 2)
-    assert (sample.hours, sample.device_hours) == (200 / 3600, 6 * 200 / 3600)
-    assert rows["verify"].measured == 0
-    said = "\n".join(plan.lines(config, rates, "7b-h100"))
-    assert "measured, not estimated by rates: train bon_offpolicy (2 runs), sample (2 runs)" in said
+    peak = plan.peak_disk_gb(config.model_copy(update={"gpus": 1}), rows, profile)
+    assert peak == pytest.approx(train.disk_gb + sample.disk_gb + 3 * profile.checkpoint_gb.value)  # one at a time
+    total = next(line for line in plan.lines(config, rates, "7b-h100") if "\ntotal " in line).splitlines()[-1]
+    jobs, samples = 1 + 1 + train.jobs + sample.jobs + verify.jobs + 3, train.samples + sample.samples
+    assert total.split()[:6] == ["total", f"{jobs:.0f}", "-", "-", "-", f"{samples:,.0f}"]
 
 
 def test_the_experiments_that_a_plan_leaves_out_are_named(defaults: dict, rates: Rates, root: Path) -> None:
@@ -103,15 +76,15 @@ def test_the_experiments_that_a_plan_leaves_out_are_named(defaults: dict, rates:
 
 def test_processes_share_the_tokens_and_hold_their_gpus(defaults: dict, rates: Rates, root: Path) -> None:
     paper = configuration.parse(configuration.overlay(defaults, configuration.read_yaml(root / "config/paper.yaml")))
-    row = next(row for row in plan.plan(paper, rates.profiles["7b-h100"]) if row.stage == "train grpo")
+    row = plan.plan(paper, rates.profiles["7b-h100"]).loc["train grpo"]
     assert row.gpus == 8
     assert row.device_hours == pytest.approx(8 * row.hours)
 
 
 def test_work_without_gpus_is_core_hours(config: Config, rates: Rates) -> None:
-    rows = list(plan.plan(config, rates.profiles["pocket-cpu"]))
-    assert plan.total(rows).device_hours == 0
-    assert all(row.core_hours > 0 for row in rows if row.stage.startswith(("train", "sample", "verify")))
+    rows = plan.plan(config, rates.profiles["pocket-cpu"])
+    assert (rows.device_hours == 0).all()
+    assert (rows.core_hours[["train bon_offpolicy", "sample", "verify"]] > 0).all()
 
 
 def test_prepared_problems_are_counted(

@@ -72,7 +72,7 @@ def test_it_opens_on_the_result_and_ends_with_the_jobs(small: Experiment) -> Non
     order = [html.index(mark) for mark in ('class="result"', "<table>", "data:image/png", *sections)]
     assert order == sorted(order)
     assert "Experiment default BoN mean has the highest mean max@128, 0.500. It is " in said
-    assert "At max@128, BoN mean has the highest mean" in said
+    assert "GRPO against the base model: " in said
     assert "Not the paper's setting (generated tasks)" in said
     assert "One training seed: no claim about methods" in said
     assert re.search(r"<tr><td>train</td><td>2</td><td>5</td><td>2</td><td>3</td></tr>", html)

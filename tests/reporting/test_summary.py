@@ -32,21 +32,21 @@ def text_of(made: Experiment) -> str:
 
 def test_findings_follow_the_numbers(experiment: Callable[..., Experiment]) -> None:
     text = text_of(scored(experiment, grpo=-0.1, bon=0.2))
-    assert "BoN mean has the highest mean and is above the second, Base model: +0.200 [no spread]" in text
+    assert "BoN mean has the highest mean max@128, 0.650. It is above the base model (+0.200 [no spread])." in text
     assert "lowers max@1 (-0.100 [no spread]); lowers max@128" in text
     assert "Other policies against GRPO at max@128: above 1 (BoN mean), below none, undecided none." in text
 
 
 def test_the_opposite_numbers_give_the_opposite_findings(experiment: Callable[..., Experiment]) -> None:
     text = text_of(scored(experiment, grpo=0.2, bon=0.1))
-    assert "GRPO has the highest mean and is above the second, BoN mean" in text
+    assert "It is above the second, BoN mean (+0.100 [no spread]) and the base model (+0.200 [no spread])." in text
     assert "raises max@1" in text
     assert "Other policies against GRPO at max@128: above none, below 1 (BoN mean), undecided none." in text
 
 
 def test_equal_policies_are_undecided(experiment: Callable[..., Experiment]) -> None:
     text = text_of(scored(experiment, grpo=0.0, bon=0.0))
-    assert "is not distinguishable from the second" in text
+    assert "Base model, GRPO and BoN mean share the highest mean max@128, 0.450." in text
     assert "no decided change of max@1" in text
     assert "undecided 1 (BoN mean)" in text
 

@@ -14,7 +14,7 @@ from maxk.artifacts import files, records
 from maxk.artifacts.records import Provenance
 from maxk.errors import UserError
 from maxk.reporting import experiments, votes
-from maxk.reporting.load import load
+from maxk.reporting.load import Scores, load
 
 STUDY: dict[str, Any] = {
     "question": "Votes?",
@@ -64,9 +64,15 @@ def answer(i: int, right: int, wrong: int) -> str:
 
 
 def test_the_vote_of_all_samples_is_the_most_frequent_answer(study: Experiment) -> None:
-    found = {row: votes.values(study.config, load(study.config), row, N) for row in ("grpo", "bon_mean")}
-    assert [one.tolist() for one in found["grpo"] or ()] == [[[1, 0, 1, 0]]] * 2
-    assert [one.tolist() for one in found["bon_mean"] or ()] == [[[1, 1, 1, 0]]] * 2
+    found = votes.with_votes(study.config, load(study.config), N)
+    for dataset in ("easy", "hard"):
+        assert vote(found, "grpo", dataset) == [[1, 0, 1, 0]]
+        assert vote(found, "bon_mean", dataset) == [[1, 1, 1, 0]]
+
+
+def vote(scores: Scores, row: str, dataset: str) -> Any:
+    values = scores.values(row, dataset, f"maj@{N}")
+    return None if values is None else values.tolist()
 
 
 def test_table_and_rules_hold_the_vote(study: Experiment) -> None:
@@ -79,7 +85,8 @@ def test_table_and_rules_hold_the_vote(study: Experiment) -> None:
 
 def test_without_verdicts_there_is_no_vote(study: Experiment) -> None:
     Path(study.config.layout.verdicts("grpo/seed0", "hard", 0)).unlink()
-    assert votes.values(study.config, load(study.config), "grpo", N) is None
+    found = votes.with_votes(study.config, load(study.config), N)
+    assert [vote(found, row, "easy") for row in ("grpo", "bon_mean")] == [None, [[1, 1, 1, 0]]]
     assert "**Not decided: scores are missing.**" in Path(experiments.write("study", study.config)[1]).read_text()
 
 
@@ -88,7 +95,7 @@ def test_verdicts_that_were_not_scored_are_refused(study: Experiment) -> None:
     score(study, "grpo/seed0", "easy", BON_MEAN)
     Path(study.config.layout.scores("grpo/seed0", "easy")).write_bytes(before)
     with pytest.raises(UserError, match=r"not made from .* as it is now"):
-        votes.values(study.config, load(study.config), "grpo", N)
+        votes.with_votes(study.config, load(study.config), N)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import fields
 from fnmatch import fnmatch
@@ -493,72 +494,77 @@ def test_off_policy_equals_on_policy_without_stale_samples(letters_model: str, t
     assert difference(weights(loo.model), weights(exact.model), weights(letters_model)) < ROUNDING
 
 
-# ---- sequence-level ratios
+# ---- gradients
 class Gradients(MaxkTrainer):
-    """Keeps the gradient of every loss, and that of `surrogates.sequence_surrogate` on the same micro-batch."""
+    """Keeps the gradient of every loss beside those of losses that a test writes out, on the same micro-batch."""
+
+    def written_out(self, log_ratios: Tensor, mask: Tensor, inputs: dict[str, Any]) -> dict[str, Tensor]:
+        """Means over completions by name; `log_ratios` [completions, tokens] are 0 where the mask is."""
+        raise NotImplementedError
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         loss = super()._compute_loss(model, inputs)
-        parameters = list(model.parameters())
-        got = torch.autograd.grad(loss, parameters, retain_graph=True)
         mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
-        log_ratios = ((plain_logps(model, inputs) - inputs["old_per_token_logps"]) * mask).sum(-1)
-        rewards = inputs["rewards"].view(-1, self.num_generations)
-        advantages = self.objective(rewards, log_ratios.detach().view_as(rewards)).flatten()
-        expected = -sequence_surrogate(log_ratios, advantages, 0.2).mean() / self.current_gradient_accumulation_steps
-        wanted = torch.autograd.grad(expected, parameters)
-        self.pairs.append([torch.cat([g.flatten() for g in side]) for side in (got, wanted)])
+        log_ratios = (plain_logps(model, inputs) - inputs["old_per_token_logps"]) * mask
+        got = self._gradient(loss)
+        for name, mean in self.written_out(log_ratios, mask, inputs).items():
+            self.pairs[name].append((got, self._gradient(mean / self.current_gradient_accumulation_steps)))
         return loss
+
+    def _gradient(self, loss: Tensor) -> Tensor:
+        parts = torch.autograd.grad(loss, list(self.model.parameters()), retain_graph=True)
+        return torch.cat([part.flatten() for part in parts])
+
+
+# ---- sequence-level ratios
+class SequenceGradients(Gradients):
+    def written_out(self, log_ratios: Tensor, mask: Tensor, inputs: dict[str, Any]) -> dict[str, Tensor]:
+        of_completions = log_ratios.sum(-1)
+        rewards = inputs["rewards"].view(-1, self.num_generations)
+        advantages = self.objective(rewards, of_completions.detach().view_as(rewards)).flatten()
+        return {"surrogate": -sequence_surrogate(of_completions, advantages, 0.2).mean()}
 
 
 @pytest.mark.parametrize("rollout", [laid_down, with_tools])
 def test_sequence_ratio_is_the_sequence_surrogate(rollout: Any, letters_model: str, tmp_path: Path) -> None:
     options = {"importance_sampling_level": "sequence", "loss_type": "luspo", "learning_rate": 0.003}
     args = config(tmp_path, num_iterations=3, **options)
-    Gradients.pairs = []
-    trained(letters_model, args, kind=Gradients, objective=EXACT, rollout_func=rollout)
-    assert len(Gradients.pairs) == 2 * 3 * 2
-    largest = max(wanted.norm() for _, wanted in Gradients.pairs)
-    for got, wanted in Gradients.pairs:
+    SequenceGradients.pairs = defaultdict(list)
+    trained(letters_model, args, kind=SequenceGradients, objective=EXACT, rollout_func=rollout)
+    pairs = SequenceGradients.pairs["surrogate"]
+    assert len(pairs) == 2 * 3 * 2
+    largest = max(wanted.norm() for _, wanted in pairs)
+    for got, wanted in pairs:
         assert (got - wanted).norm() < ROUNDING * largest
-    signals = [wanted.norm() > DIFFERENT * largest for _, wanted in Gradients.pairs]
+    signals = [wanted.norm() > DIFFERENT * largest for _, wanted in pairs]
     assert sum(signals) >= 8  # a micro-batch in which everything is clipped has none
 
 
 # ---- the KL to π_old
-class PenaltyGradients(MaxkTrainer):
-    """Keeps the gradient of every loss, and that of PPO's token surrogate with the KL written out."""
+class PenaltyGradients(Gradients):
+    """PPO's token surrogate with the KL written out, and the KL alone."""
 
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        loss = super()._compute_loss(model, inputs)
-        parameters = list(model.parameters())
-        got = torch.autograd.grad(loss, parameters, retain_graph=True)
-        mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
-        log_ratios = plain_logps(model, inputs) - inputs["old_per_token_logps"]
+    def written_out(self, log_ratios: Tensor, mask: Tensor, inputs: dict[str, Any]) -> dict[str, Tensor]:
+        self.steps.append(self.state.global_step)
         surrogate = token_surrogate(log_ratios, inputs["advantages"], mask, 0.2)
         kl = ((log_ratios * log_ratios.exp() - log_ratios.exp() + 1) * mask).sum(-1)  # E_old[r log r − (r − 1)] = KL
-        lengths = mask.sum(-1) * self.current_gradient_accumulation_steps
-        for terms, value in ((self.whole, self.beta_given * kl - surrogate), (self.penalty, self.beta_given * kl)):
-            wanted = torch.autograd.grad((value / lengths).mean(), parameters, retain_graph=True)
-            terms.append([torch.cat([g.flatten() for g in side]) for side in (got, wanted)])
-        self.steps.append(self.state.global_step)
-        return loss
+        penalty = self.beta_given * kl
+        return {name: (v / mask.sum(-1)).mean() for name, v in (("whole", penalty - surrogate), ("penalty", penalty))}
 
 
 @pytest.mark.parametrize("rollout", [laid_down, with_tools])
 def test_the_penalty_to_the_old_policy_is_its_kl(rollout: Any, letters_model: str, tmp_path: Path) -> None:
     kind = PenaltyGradients
-    kind.whole, kind.penalty, kind.steps, kind.beta_given = [], [], [], 2.0
+    kind.pairs, kind.steps, kind.beta_given = defaultdict(list), [], 2.0
     options = {"num_iterations": 3, "learning_rate": 0.1, "loss_type": "grpo"}
     args = config(tmp_path, beta=2.0, use_bias_correction_kl=True, **options)
     extra = {"kind": kind, "kl_reference": "old", "objective": "bon_loo1", "rollout_func": rollout}
     trainer = trained(letters_model, args, **extra)
-    largest = max(wanted.norm() for _, wanted in kind.whole)
-    for got, wanted in kind.whole:
+    largest = max(wanted.norm() for _, wanted in kind.pairs["whole"])
+    for got, wanted in kind.pairs["whole"]:
         assert (got - wanted).norm() < ROUNDING * largest
-    sizes = [
-        (step % 3, float(wanted.norm() / largest)) for step, (_, wanted) in zip(kind.steps, kind.penalty, strict=True)
-    ]
+    penalties = [wanted for _, wanted in kind.pairs["penalty"]]
+    sizes = [(step % 3, float(one.norm() / largest)) for step, one in zip(kind.steps, penalties, strict=True)]
     assert len(sizes) == 2 * 3 * 2
     assert all(size < ROUNDING for iteration, size in sizes if iteration == 0)
     assert all(size > DIFFERENT for iteration, size in sizes if iteration > 0)

@@ -125,11 +125,6 @@ class Layout:
         """Table or figure of an entry of `experiments`."""
         return f"{self.root}/experiments/{name}.{suffix}"
 
-    @property
-    def statistics(self) -> str:
-        """Bootstrap intervals of every number in the tables."""
-        return f"{self.root}/statistics.csv"
-
     def log(self, stage: str, *parts: str) -> str:
         """Log of a job."""
         return "/".join([f"{self.root}/logs", stage, *parts]) + ".log"

@@ -112,13 +112,15 @@ SAMPLE = pa.schema(
     ]
 )
 
-# What sampling jobs have drawn and measured so far (maxk.artifacts.journal). A row is reused while its problem's prompt
-# is the same. The text does not determine the tokens: different tokens can spell the same text.
+# What sampling jobs have drawn so far, and the entropies that were measured afterwards (maxk.artifacts.journal). A row
+# is reused while its problem's prompt is the same. The text does not determine the tokens: different tokens can spell
+# the same text.
 DRAWN = pa.schema(
     [
         *(SAMPLE.field(name) for name in ("problem_id", "sample_index", "completion", "n_tokens", "finish_reason")),
         _required("prompt_digest", pa.string()),
         _required("tokens", pa.list_(pa.int32())),
+        SAMPLE.field("entropy"),
     ]
 )
 MEASURED = pa.schema(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from maxk.artifacts import models
 from maxk.data.arithmetic import ArithmeticCorpus
 from maxk.data.pocket import Corpus
+from maxk.errors import suggest
 from maxk.schema import Count, Positive, Section, Seed
 
 
@@ -35,9 +36,18 @@ def _family(corpus: Any) -> str:
     return ArithmeticCorpus.__name__ if named == "arithmetic" else Corpus.__name__
 
 
+def _require_known_family(corpus: Any) -> Any:
+    if isinstance(corpus, Mapping) and corpus.get("family", "arithmetic") != "arithmetic":
+        named = corpus["family"]
+        hint = suggest(str(named), ["arithmetic"])
+        raise ValueError(f"family={named!r} is unknown{hint}; known: arithmetic; leave it out for the pocket tasks")
+    return corpus
+
+
 AnyCorpus = Annotated[
     Annotated[Corpus, Tag(Corpus.__name__)] | Annotated[ArithmeticCorpus, Tag(ArithmeticCorpus.__name__)],
     Discriminator(_family),
+    BeforeValidator(_require_known_family),
 ]
 
 

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from maxk.artifacts.paths import BASE, Layout, policy_name, trained
 from maxk.config.base import Base, PretrainedBase
-from maxk.config.messages import explain, together
+from maxk.config.messages import brief, explain, together
 from maxk.config.objectives import AnyObjective, Experiment, Objective
 from maxk.config.report import Report, Tracking
 from maxk.config.sampling import Sampling
@@ -143,6 +143,19 @@ class Config(Section):
                 f"experiments.{name}.milestones={count}, but the training of {policy!r} has {fewest:.0f} generation "
                 f"batches; ask for at most {fewest:.0f}, or for no experiments (experiments: {{}})"
             )
+        if experiment.milestones and (unmeasured := [row for row in experiment.rows if not self._logs_base_kl(row)]):
+            yield (
+                f"experiments.{name}.milestones: policies are compared at equal KL to the base model, which trainings "
+                f"with kl_reference: old or kl_coefficient: 0 do not log ({', '.join(unmeasured)}); change those, or "
+                "ask for no experiments (experiments: {})"
+            )
+
+    def _logs_base_kl(self, policy: str) -> bool:
+        try:
+            training = self.training_of(policy)
+        except (ValidationError, UserError):  # named elsewhere
+            return True
+        return training.kl_reference == "base" and training.kl_coefficient > 0
 
     def _generation_batches(self, policy: str) -> float:
         """Of a training, as far as the configuration says; otherwise infinite."""
@@ -275,7 +288,7 @@ class Config(Section):
         differences = {**{key: value for key, value in one.spec.items() if key != "type"}, **one.training}
         if "k" in one.objective.keys:
             differences["k"] = one.objective.keys["k"]
-        return f"{one.kind.label} ({', '.join(f'{key} {_brief(value)}' for key, value in differences.items())})"
+        return f"{one.kind.label} ({brief(differences)})"
 
     def training_of(self, objective: str) -> Training:
         """`training` with the objective's own keys laid over it. Raises UserError for an unknown objective."""
@@ -349,8 +362,3 @@ def _with_secrets(value: Any, key: str = "") -> Iterator[str]:
             yield from _with_secrets(item, f"{key}.{number}")
     elif isinstance(value, str) and _SECRET.search(value):
         yield key
-
-
-def _brief(value: Any) -> str:
-    """A parameter's value in a label: a flag as `yes`."""
-    return str(value) if not isinstance(value, bool) else "yes" if value else "no"

@@ -111,7 +111,7 @@ def experiment(path: str | Path | None) -> Config:
 
 
 def load(path: str | Path) -> Config:
-    """The resolved configuration of a run, such as `results/config.json`; a YAML file stands for the run of it.
+    """The resolved configuration of a run, such as `results/config.json`; a YAML file names the run that it started.
 
     Raises UserError if there is no such run.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic_core import ErrorDetails
@@ -29,6 +29,15 @@ _PLAIN = {
     "int_from_float": "expected an integer",
     "union_tag_not_found": "needs the key {discriminator}",
 }
+
+
+def brief(value: Any) -> str:
+    """A value for readers: a mapping as `key value, key value`, a list with commas, a flag as `yes` or `no`."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {brief(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(brief, value))
+    return str(value) if not isinstance(value, bool) else "yes" if value else "no"
 
 
 def together(faults: Iterable[str]) -> str:

@@ -109,35 +109,30 @@ class Need(NamedTuple):
 
 def needs(name: str, config: DatasetSection) -> Iterator[Need]:
     """Everything that the dataset `name` reads."""
-    key = f"datasets.{name}"
+    for field, place in _places(config):
+        key = ".".join(["datasets", name, *filter(None, [field])])
+        if isinstance(place, TokenLimit):
+            yield Need(f"{key}.tokenizer", place.tokenizer, place.revision, "model", "tokenizer*")
+        else:
+            yield Need(f"{key}.location", place.location, place.revision)
+
+
+def _places(config: DatasetSection) -> Iterator[tuple[str, Benchmark | HubCopy | TokenLimit]]:
+    """What names a place, by its field: the dataset itself (""), and its parts."""
     if isinstance(config, Benchmark):
-        yield Need(f"{key}.location", config.location, config.revision)
-    for field, value in config:
-        if isinstance(value, HubCopy):
-            yield Need(f"{key}.{field}.location", value.location, value.revision)
-        elif isinstance(value, TokenLimit):
-            yield Need(f"{key}.{field}.tokenizer", value.tokenizer, value.revision, "model", "tokenizer*")
+        yield "", config
+    yield from ((field, value) for field, value in config if isinstance(value, HubCopy | TokenLimit))
 
 
 def at_commits(name: str, config: DatasetSection) -> tuple[DatasetSection, dict[str, str]]:
     """The section with commits in place of branches and tags, and the commits by location."""
     commits: dict[str, str] = {}
-
-    def resolved(key: str, where: str, revision: str | None, kind: str = "dataset") -> dict[str, str | None]:
-        if (commit := hub.commit_of(key, where, revision, kind)) is not None:
-            commits[where] = commit
-        return {"revision": commit or revision}
-
-    key = f"datasets.{name}"
     changes: dict[str, Any] = {}
-    if isinstance(config, Benchmark):
-        changes |= resolved(key, config.location, config.revision)
-    for field, value in config:
-        if isinstance(value, HubCopy):
-            changes[field] = value.model_copy(update=resolved(f"{key}.{field}", value.location, value.revision))
-        elif isinstance(value, TokenLimit):
-            update = resolved(f"{key}.{field}", value.tokenizer, value.revision, "model")
-            changes[field] = value.model_copy(update=update)
+    for (field, place), need in zip(_places(config), needs(name, config), strict=True):
+        if (commit := hub.commit_of(need.key.rpartition(".")[0], need.where, need.revision, need.kind)) is not None:
+            commits[need.where] = commit
+            pinned = {"revision": commit}
+            changes |= {field: place.model_copy(update=pinned)} if field else pinned
     return config.model_copy(update=changes), commits
 
 

@@ -47,7 +47,6 @@ def complete(
         rows = keep("enough_distinct_outputs", rows, lambda c: _distinct_outputs(c.problem) >= config.distinct_outputs)
     first = _first_of_each_text(list(rows))
     rows = keep("not_duplicate", rows, lambda c: c is first[c.key])
-    _refuse_repeated_ids(rows)
     if validate is not None and any(candidate.problem.checker for candidate in rows):
         broken = _with_broken_checkers(rows, validate)
         rows = keep("sound_checker", rows, lambda c: _id_of(c) not in broken)
@@ -104,17 +103,6 @@ def _first_of_each_text(candidates: Sequence[Candidate]) -> dict[str, Candidate]
     for candidate in sorted(candidates, key=lambda c: c.problem.split != "test"):
         first.setdefault(candidate.key, candidate)
     return first
-
-
-def _refuse_repeated_ids(candidates: Iterable[Candidate]) -> None:
-    seen: set[str] = set()
-    for candidate in candidates:
-        if (problem_id := _id_of(candidate)) in seen:
-            raise UserError(
-                f"dataset {candidate.problem.dataset}, problem {problem_id}: the id occurs twice with different "
-                "statements; ids must be unique"
-            )
-        seen.add(problem_id)
 
 
 # ------------------------------------------------------------------------------------------------ checks by grading

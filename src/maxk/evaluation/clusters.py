@@ -1,4 +1,5 @@
-"""Distinct programs and outputs among k samples of a problem, from the complete verdicts of one policy.
+"""Distinct programs and outputs among k samples of a problem, and the choice of one by the problem's first test, from
+the complete verdicts of one policy.
 
 Programs are compared by their text, outputs on all tests by their digests; where a test left no output, its status
 takes the place. A sample without a program, or whose program printed on no test, counts as none
@@ -14,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maxk.estimators import Floats
+from maxk.evaluation.scoring import rewards
 from maxk.evaluation.selection import NONE, distinct
+from maxk.grading.verdicts import PASSED
 
 
 def distinct_programs(verdicts: pa.Table, n: int, ks: Sequence[int]) -> Floats:
@@ -31,6 +34,20 @@ def distinct_outputs(verdicts: pa.Table, n: int, ks: Sequence[int]) -> Floats:
     joined = pc.binary_join(pa.ListArray.from_arrays(outputs.offsets, said), " ")
     printed = pc.not_equal(pc.binary_join(outputs, ""), "")
     return _distinct(pc.if_else(printed, joined, pa.scalar(None, pa.string())), n, ks)
+
+
+def by_first_test(verdicts: pa.Table, n: int) -> tuple[Floats, Floats] | None:
+    """Whether the first test passes and the fraction of other tests passed, both [problems, n].
+
+    None if any problem has only one test.
+    """
+    statuses = _by_problem(verdicts)["statuses"].combine_chunks()
+    tests = pc.list_value_length(statuses).to_numpy(zero_copy_only=False).astype(np.float64)
+    if (tests < 2).any():
+        return None
+    first = pc.equal(pc.list_element(statuses, 0), PASSED).to_numpy(zero_copy_only=False).astype(np.float64)
+    others = (rewards(pa.chunked_array([statuses])) * tests - first) / (tests - 1)
+    return first.reshape(-1, n), others.reshape(-1, n)
 
 
 def _by_problem(verdicts: pa.Table) -> pa.Table:

@@ -68,7 +68,7 @@ class Task:
     prompt, entry_point: the text that a sample continues, and the function that it must define.
     prelude: statements put before every program.
     driven: whether `function_tests` runs the program, as a module; `imports` are statements for its driver.
-    base_tests: how many of EvalPlus's tests are the benchmark's originals; None if they cannot be told apart.
+    base_tests: how many of EvalPlus's tests are the benchmark's originals; None if it is unknown.
     """
 
     problem_id: str

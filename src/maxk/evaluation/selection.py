@@ -139,7 +139,7 @@ def _verdicts(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         return
     from maxk.artifacts import records
 
-    for shard, table in verdict_shards.find(path).tables(records.VERDICT_AND_OUTPUTS):
+    for shard, table in verdict_shards.tables(path, records.VERDICT_AND_OUTPUTS):
         yield from ((str(shard), verdict) for verdict in table.to_pylist())
 
 

@@ -1,7 +1,7 @@
 """Reads the results of systems to compare: rewards by problem and by seed.
 
 A result file is one of
-- verdicts that `maxk grade` wrote, or shards of verdicts of the pipeline (a parquet file, or the folder of all shards),
+- verdicts that `maxk grade` wrote,
 - scores of the pipeline (a parquet file, which holds all rewards),
 - a CSV file from any tool, with the columns problem, n, c (samples, and how many are correct) and optionally seed.
 
@@ -12,7 +12,6 @@ A result file is one of
 from __future__ import annotations
 
 import csv
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -201,11 +200,11 @@ def _short(path: str) -> str:
 
 
 def read_results(path: Path) -> Sequence[Seed] | None:
-    """The seeds in a file of verdicts, scores or counts, or in a folder of shards; None if it holds something else."""
-    if not path.is_file() and not path.is_dir():
-        raise UserError(f"{path}: no such file")
+    """The seeds in a file of verdicts, scores or counts; None if it holds something else."""
+    if not path.is_file():
+        raise UserError(f"{path}: {'is a folder; give the scores of a policy' if path.is_dir() else 'no such file'}")
     if is_parquet(path):
-        return [_of_pipeline(path)]
+        return [_scores(path)]
     if path.suffix == ".csv":
         return _counts(path)
     return _verdicts(path)
@@ -266,45 +265,18 @@ def _whole(where: str, column: str, text: str | None) -> int:
     return int(text)
 
 
-# ---- files of the pipeline
-def _of_pipeline(path: Path) -> Seed:
-    from maxk.artifacts import files
-    from maxk.evaluation import verdict_shards
-
-    if path.is_file():
-        source = files.read_provenance(path, verdict_shards.REMEDY)
-        if source.stage == "score":
-            return _scores(path, source.inputs.get("problems"))
-    return _seed_of_shards(str(path), verdict_shards.find(path))
-
-
-def _scores(path: Path, dataset: str | None) -> Seed:
+# ---- scores of the pipeline
+def _scores(path: Path) -> Seed:
     import pyarrow as pa
 
     from maxk.artifacts import files, records
     from maxk.evaluation.verdict_shards import REMEDY
 
+    source = files.read_provenance(path, REMEDY)
+    if source.stage != "score":
+        raise UserError(f"{path}: written by the stage {source.stage}; expected scores")
     schema = pa.schema([records.SCORE.field(name) for name in ("problem_id", "rewards")])
     table = files.read_table(path, schema, REMEDY)
     rows = zip(table["problem_id"].to_pylist(), table["rewards"].to_pylist(), strict=True)
-    return Seed(str(path), {name: Problem(Counter(rewards)) for name, rewards in rows}, dataset=dataset)
-
-
-def _seed_of_shards(source: str, shards: Any) -> Seed:
-    import pyarrow.compute as pc
-
-    from maxk.artifacts import records
-    from maxk.evaluation.scoring import rewards
-
-    problems: dict[str, Counter[float]] = {}
-    tests: dict[str, int] = {}
-    for path, table in shards.tables(records.VERDICT):
-        names, statuses = table["problem_id"].to_pylist(), table["statuses"]
-        counts = pc.list_value_length(statuses).to_pylist()
-        for name, reward, count in zip(names, rewards(statuses).tolist(), counts, strict=True):
-            if math.isnan(reward):
-                raise UserError(f"{path}: a sample of problem {name!r} could not be graded (harness_error)")
-            problems.setdefault(name, Counter())[reward] += 1
-            tests[name] = count
-    kept = {name: Problem(rewards, tests[name]) for name, rewards in problems.items()}
-    return Seed(source, kept, dataset=shards.problems)
+    kept = {name: Problem(Counter(rewards)) for name, rewards in rows}
+    return Seed(str(path), kept, dataset=source.inputs.get("problems"))

@@ -1,7 +1,6 @@
 """The pipeline's verdicts without their configuration: one shard, or the folder of all shards of a policy on a dataset.
 
-    shards = verdict_shards.find(Path("results/verdicts/base/mbpp"))
-    for path, table in shards.tables(records.VERDICT): ...
+    for path, table in verdict_shards.tables(Path("results/verdicts/base/mbpp"), records.VERDICT): ...
 
 A folder may still hold shards of an earlier run: made with other settings, or left from a larger `sampling.shards`, in
 which case their samples are in the new shards too. Or a run is not finished: shards are missing, or have the samples of
@@ -11,7 +10,6 @@ a smaller n. Such a folder is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +21,6 @@ _ONE = "give the shards of one evaluation"
 _UNFINISHED = "run the pipeline again, which continues"
 
 
-@dataclass(frozen=True)
-class Shards:
-    """Shards that belong together. `problems`: digest of the problems they were made from; None if not recorded."""
-
-    paths: Sequence[Path]
-    problems: str | None
-
-    def tables(self, schema: Any) -> Iterator[tuple[Path, Any]]:
-        """The columns of an Arrow schema, shard by shard: only one shard is in memory."""
-        from maxk.artifacts import files
-
-        for path in self.paths:
-            yield path, files.read_table(path, schema, REMEDY)
-
-
 def is_parquet(path: Path) -> bool:
     """Whether a path is a parquet file, or a folder, which is read as shards."""
     if not path.is_file():
@@ -46,8 +29,11 @@ def is_parquet(path: Path) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def find(path: Path) -> Shards:
-    """Raises UserError unless the shards are all verdicts of one evaluation, and every sample is in them once."""
+def tables(path: Path, schema: Any) -> Iterator[tuple[Path, Any]]:
+    """The columns of an Arrow schema, shard by shard: only one shard is in memory.
+
+    Raises UserError unless the shards are all verdicts of one evaluation, and every sample is in them once.
+    """
     from maxk.artifacts import files
 
     paths = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
@@ -61,7 +47,7 @@ def find(path: Path) -> Shards:
     if path.is_dir():
         _require_all(path, [source.environment for source in sources])
     _require_once(path, paths, sources[0].environment.get("n"))
-    return Shards(paths, sources[0].inputs.get("problems"))
+    yield from ((one, files.read_table(one, schema, REMEDY)) for one in paths)
 
 
 def _shared(source: Any) -> dict[str, Any]:

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
-from maxk import statistics
 from maxk.artifacts.paths import BASE, command
 from maxk.artifacts.records import Policy
 from maxk.config import Config, HubBase
 from maxk.errors import UserError
-from maxk.reporting import markdown
+from maxk.reporting import estimates, markdown
 from maxk.reporting.load import Scores
 
 PAPER = "https://arxiv.org/abs/2510.23393"
 
 
 def text(config: Config, policy: Policy, base: Policy, scores: Scores) -> str:
-    """The card of a policy that was trained from `base`. Raises UserError if the policy has no scores."""
-    objective, _, seed = policy.name.partition("/seed")
-    if not any(_seed_index(scores, objective, dataset, int(seed)) is not None for dataset in scores.datasets):
+    """The card of a policy that was trained from `base`; `scores` are those of its seed alone.
+
+    Raises UserError if the policy has no scores.
+    """
+    objective = policy.name.partition("/seed")[0]
+    if not any((objective, dataset) in scores.cells for dataset in scores.datasets):
         made = command(config.layout, *config.scores([policy.name]))
         raise UserError(f"{policy.name}: no scores yet; make them: `{made}`")
     lines = [
@@ -35,7 +36,7 @@ def text(config: Config, policy: Policy, base: Policy, scores: Scores) -> str:
         "",
         "## Scores",
         "",
-        *_table(config, scores, objective, int(seed)),
+        *_table(config, scores, objective),
         "",
         *_method(config, scores),
         "",
@@ -81,33 +82,24 @@ def _facts(config: Config, policy: Policy, base: Policy, scores: Scores) -> Iter
         yield markdown.row(["trained on", f"`{dataset}`, digest `{policy.lineage['data'][dataset]}`"])
     yield markdown.row(["completions per problem in training (n)", str(training.num_generations)])
     yield markdown.row(["seed of this policy", seed])
-    yield markdown.row(["seeds of the experiment", ", ".join(map(str, scores.seeds))])
+    yield markdown.row(["seeds of the experiment", ", ".join(map(str, config.seeds))])
     yield markdown.row(["sandbox of the training rewards", str(policy.environment.get("sandbox"))])
     yield markdown.row(["sandbox of the scores", str(scores.sandbox)])
     versions = {k: v for k, v in policy.environment.items() if k not in ("sandbox", "source")}
     yield markdown.row(["versions", ", ".join(f"{name} {version}" for name, version in versions.items())])
 
 
-def _table(config: Config, scores: Scores, objective: str, seed: int) -> Iterator[str]:
+def _table(config: Config, scores: Scores, objective: str) -> Iterator[str]:
     """max@k of this policy and of the base policy on every dataset."""
+    means = estimates.records(estimates.means(scores, config).query("metric == 'max'"))
+    found = {(row["dataset"], row["policy"], row["k"]): row for row in means}
     yield from markdown.head(["dataset", "policy", *(f"max@{k}" for k in scores.ks)], words=2)
     for dataset in scores.datasets:
-        for row, label in ((objective, "this one"), (BASE, "base")):
-            index = 0 if row == BASE else _seed_index(scores, row, dataset, seed)
-            if (row, dataset) in scores.cells and index is not None:
-                cells = [_cell(config, scores, row, dataset, index, k) for k in scores.ks]
+        for policy, label in ((objective, "this one"), (BASE, "base")):
+            if (policy, dataset) in scores.cells:
+                rows = [found[dataset, policy, k] for k in scores.ks]
+                cells = [markdown.with_ends(row["mean"], row["low"], row["high"]) for row in rows]
                 yield markdown.row([markdown.escape(dataset), label, *cells])
-
-
-def _seed_index(scores: Scores, row: str, dataset: str, seed: int) -> int | None:
-    """The position of a training seed in a row's values on a dataset."""
-    cell = scores.cells.get((row, dataset))
-    return cell.seeds.index(seed) if cell is not None and seed in cell.seeds else None
-
-
-def _cell(config: Config, scores: Scores, row: str, dataset: str, index: int, k: int) -> str:
-    values: Any = scores.values(row, dataset, f"max@{k}")
-    return markdown.interval(statistics.mean(values[index]), config.report.confidence)
 
 
 def _method(config: Config, scores: Scores) -> Iterator[str]:

@@ -38,8 +38,7 @@ from maxk.artifacts.paths import BASE, policy_name
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.estimators import max_at_k, selected_at_k
-from maxk.evaluation.clusters import distinct_outputs, distinct_programs
-from maxk.evaluation.first_test import by_first_test
+from maxk.evaluation.clusters import by_first_test, distinct_outputs, distinct_programs
 from maxk.reporting import estimates, markdown
 from maxk.reporting.load import Cell, Scores
 from maxk.statistics import Floats

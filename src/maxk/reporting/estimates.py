@@ -36,6 +36,7 @@ from maxk.statistics import Floats, SignedRank
 METRICS = ("max", "pass")
 # The baselines of the paper's Tables 2 and 3, beside the base model.
 BASELINES = ("bon_max_second", "bon_max_mean", "bon_loo1", "bon_mean")
+PAPER = "off-policy vs best baseline"  # the paper's comparison
 DIFFERENCES = (  # the columns of paired_tests.csv, which has no rows if only one policy is scored
     *("comparison", "policy", "reference", "dataset", "metric", "k", "difference", "low", "high", "level", "about"),
     *("test", "p_mean", "p_mean_holm", "p_wilcoxon", "p_wilcoxon_holm", "rank_biserial", "problems", "better", "worse"),
@@ -44,9 +45,9 @@ DIFFERENCES = (  # the columns of paired_tests.csv, which has no rows if only on
 
 
 # ------------------------------------------------------------------------------------------------------ frames
-def means(scores: Scores, config: Config) -> pd.DataFrame:
-    """`statistics.csv`: one row per policy, dataset (or `mean`) and quantity that has scores."""
-    return pd.DataFrame(_mean_rows(scores, config.report.confidence))
+def means(scores: Scores, config: Config, further: Sequence[str] = ()) -> pd.DataFrame:
+    """`statistics.csv`: one row per policy, dataset (or `mean`) and quantity that has scores; `further` quantities."""
+    return pd.DataFrame(_mean_rows(scores, config.report.confidence, (*quantities(scores), *further)))
 
 
 def differences(scores: Scores, config: Config) -> pd.DataFrame:
@@ -81,14 +82,14 @@ def quantities(scores: Scores) -> tuple[str, ...]:
     return tuple(f"{metric}@{k}" for metric in METRICS for k in scores.ks)
 
 
-def _mean_rows(scores: Scores, level: float) -> Iterator[dict[str, Any]]:
+def _mean_rows(scores: Scores, level: float, quantities: Sequence[str]) -> Iterator[dict[str, Any]]:
     every = [(row, dataset) for row in scores.rows for dataset in (*scores.datasets, MEAN)]
     for row, dataset in every:
         datasets = scores.datasets if dataset == MEAN else (dataset,)
-        if any((row, one) not in scores.cells for one in datasets):
-            continue
-        cells = [scores.cells[row, one] for one in datasets]
-        for quantity in quantities(scores):
+        for quantity in quantities:
+            if any(scores.values(row, one, quantity) is None for one in datasets):
+                continue
+            cells = [scores.cells[row, one] for one in datasets]
             low, high = statistics.mean(_values(scores, row, datasets, quantity)).interval(
                 level, statistics.MEAN_BOUNDS
             )
@@ -150,7 +151,7 @@ def _difference_rows(scores: Scores, report: Report, roles: Roles) -> Iterator[d
         best = best_and_second(scores, scores.rows, quantity, places)
         yield from compared(scores, report, "best vs second", best, quantity)
         paper = offpolicy_and_baseline(scores, roles, quantity, places)
-        yield from compared(scores, report, "off-policy vs best baseline", paper, quantity)
+        yield from compared(scores, report, PAPER, paper, quantity)
         for reference in filter(None, (BASE, roles.grpo)):
             for row in scores.rows:
                 if row not in (BASE, reference):
@@ -183,7 +184,7 @@ def offpolicy_and_baseline(
     return {place: (roles.offpolicy, best[0][0]) for place, best in ranked.items() if best}
 
 
-def signed_ranks(
+def _signed_ranks(
     scores: Scores, pairs: Mapping[str, tuple[str, str]], quantity: str
 ) -> dict[str, tuple[SignedRank, float]]:
     """By dataset, the test of its pair (policy, reference) and the p-value Holm-corrected over these datasets."""
@@ -202,11 +203,11 @@ def compared(
     scores: Scores, report: Report, comparison: str, pairs: Mapping[str, tuple[str, str]], quantity: str
 ) -> Iterator[dict[str, Any]]:
     """Rows of `differences` for pairs (policy, reference) by dataset (or `mean`), of those that have scores."""
-    corrected = signed_ranks(scores, {place: pair for place, pair in pairs.items() if place != MEAN}, quantity)
+    corrected = _signed_ranks(scores, {place: pair for place, pair in pairs.items() if place != MEAN}, quantity)
     metric, k = quantity.split("@")
     for place, pair in pairs.items():
         datasets = scores.datasets if place == MEAN else (place,)
-        if any((row, dataset) not in scores.cells for row in pair for dataset in datasets):
+        if any(scores.values(row, dataset, quantity) is None for row in pair for dataset in datasets):
             continue
         test, p_holm = corrected.get(place, (None, None))
         yield {

@@ -9,14 +9,15 @@ import sys
 from pathlib import Path
 
 from maxk.config import Config
-from maxk.reporting import headline, terminal
+from maxk.reporting import terminal
 
 
 def success(config: Config) -> None:
-    """Prints to stderr the headline table and two sentences on it, if there are scores, and what to open."""
-    if (found := headline.read(config)) is not None:
-        terminal.write(headline.table(found), file=sys.stderr)
-        print(headline.sentences(found, config), file=sys.stderr)
+    """Prints to stderr the table and the result of the summary, if it was made, and what to open."""
+    if Path(config.layout.summary).exists():
+        _, result, table, *_ = Path(config.layout.summary).read_text(encoding="utf-8").split("\n\n## ")
+        for part in (table, result):
+            terminal.write(part.partition("\n\n")[2], file=sys.stderr)
     opened = config.layout.report if Path(config.layout.report).exists() else f"{config.layout.root}/"
     print(f"maxk: done; open {opened}", file=sys.stderr)
 

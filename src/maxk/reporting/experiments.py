@@ -32,10 +32,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from maxk import statistics
 from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Experiment
+from maxk.config.messages import brief
 from maxk.reporting import MEAN, estimates, markdown, matched, rules, style, training_log, votes
 from maxk.reporting.load import Scores, load
 from maxk.reporting.rendering import to_csv
@@ -46,7 +46,7 @@ CAPTION = (
     "notes; at equal KL, policies are compared where each first reaches the KL that all of them reach."
 )
 # Means over the last tenth of training, then means over all of it.
-AT_THE_END = ("reward", "kl", "entropy")
+AT_THE_END = ("reward", "kl", "kl_old", "entropy")
 ERRORS = {"first_order_error": "leave-one-out", "paper_weights_error": "the paper's, centred"}
 THROUGHOUT = ("frac_reward_zero_std", "clip_fraction", "ess_fraction", *ERRORS)
 
@@ -101,7 +101,6 @@ class Findings:
     scores: Scores
     outcomes: tuple[Outcome, ...]
     means: Mapping[tuple[str, str], Mapping[str, Any]]  # rows of `estimates.means` of the mean over datasets
-    votes: Mapping[str, Sequence[Floats] | None]  # maj@k [seeds, problems] on every dataset, if the experiment asks
 
     @property
     def headline(self) -> str:
@@ -113,22 +112,8 @@ class Findings:
         vote = (f"maj@{self.experiment.vote}",) if self.experiment.vote else ()
         return ("max@1", self.headline, *vote)
 
-    def mean(self, policy: str, quantity: str) -> Mapping[str, Any]:
-        """Mean over datasets with its interval; empty without scores."""
-        if not quantity.startswith("maj@"):
-            return self.means.get((policy, quantity), {})
-        if (votes := self.votes.get(policy)) is None:
-            return {}
-        found = statistics.mean(votes)
-        low, high = found.interval(self.config.report.confidence, statistics.MEAN_BOUNDS)
-        return {"mean": found.value, "low": low, "high": high}
-
     def compare(self, policy: str, reference: str, quantity: str) -> Mapping[str, Any]:
         """Difference of the means over datasets, its interval and test; empty without scores, or with itself."""
-        if quantity.startswith("maj@") and policy != reference:
-            sides = {one: side for one in (policy, reference) if (side := self.votes.get(one)) is not None}
-            crossed = all(len(side[0]) > 1 for one, side in sides.items() if one != BASE)
-            return estimates.contrast(list(sides.values()), self.config.report, crossed) if len(sides) == 2 else {}
         pairs = {MEAN: (policy, reference)} if policy != reference else {}
         return next(estimates.compared(self.scores, self.config.report, "vs reference", pairs, quantity), {})
 
@@ -144,10 +129,11 @@ def collect(name: str, config: Config) -> Findings:
     scores = load(view)
     development = scores.half(0) if experiment.choose else None
     scores = scores.half(1) if experiment.choose else scores
+    scores = votes.with_votes(view, scores, experiment.vote) if experiment.vote else scores
     headline = f"max@{config.report.headline_k}"
     before = {row: development.mean(row, MEAN, headline) if development else None for row in scores.rows}
-    chosen = _chosen(before, _grouped(view, without=(experiment.choose,))) if experiment.choose else None
-    series = _grouped(view, without=(experiment.choose, experiment.against))
+    chosen = _chosen(before, _settings(view, without=(experiment.choose,))) if experiment.choose else None
+    series = _series(view, without=(experiment.choose, experiment.against))
     outcomes = tuple(
         Outcome(
             policy=row,
@@ -160,11 +146,10 @@ def collect(name: str, config: Config) -> Findings:
         )
         for row in view.objectives
     )
-    frame = estimates.means(scores, view).query("dataset == @MEAN and metric == 'max'")
-    means = {(row["policy"], f"max@{row['k']}"): row for row in estimates.records(frame)}
-    k = experiment.vote
-    votes_of = {row: votes.values(view, scores, row, k) for row in scores.rows} if k else {}
-    return Findings(view, name, experiment, scores, outcomes, means, votes_of)
+    vote = (f"maj@{experiment.vote}",) if experiment.vote else ()
+    rows = estimates.records(estimates.means(scores, view, vote).query("dataset == @MEAN"))
+    means = {(row["policy"], f"{row['metric']}@{row['k']}"): row for row in rows}
+    return Findings(view, name, experiment, scores, outcomes, means)
 
 
 def _parameters(config: Config, row: str) -> dict[str, Any]:
@@ -180,35 +165,39 @@ def _parameters(config: Config, row: str) -> dict[str, Any]:
     }
 
 
-def _grouped(config: Config, without: Sequence[str | None]) -> dict[str, str]:
+def _series(config: Config, without: Sequence[str | None]) -> dict[str, str]:
     """By policy, a name shared by all policies that differ in the keys of `without` alone.
 
-    It is the type's label with whatever else tells apart the policies of this type.
+    A policy that shares with no other keeps its label. Else it is the type's label with the other keys in which
+    policies of this type differ.
     """
-    settings = {row: _settings(config, row, without) for row in config.objectives}
-    names = {}
+    settings, names = _settings(config, without), {}
     for row, own in settings.items():
         label = config.objectives[row].kind.label
         alike = [settings[other] for other in settings if config.objectives[other].kind.label == label]
-        telling = {key: value for key, value in own.items() if any(one.get(key) != value for one in alike)}
-        names[row] = ", ".join([label, *(f"{key} {value}" for key, value in telling.items())])
+        differing = {key: value for key, value in own.items() if any(one.get(key) != value for one in alike)}
+        shared = f"{label}, {brief(differing)}" if differing else label
+        names[row] = shared if alike.count(own) > 1 else config.label(row)
     return names
 
 
-def _settings(config: Config, row: str, without: Sequence[str | None]) -> dict[str, Any]:
-    objective = config.objectives[row]
-    own = {**objective.objective.keys, **objective.training}
-    every = {**own, **_parameters(config, row)}
-    return {key: value for key, value in every.items() if key not in without}
+def _settings(config: Config, without: Sequence[str | None]) -> dict[str, dict[str, Any]]:
+    """By policy, the keys of its objective and its training but those of `without`."""
+    every = {
+        row: {**objective.objective.keys, **objective.training, **_parameters(config, row)}
+        for row, objective in config.objectives.items()
+    }
+    return {row: {key: value for key, value in own.items() if key not in without} for row, own in every.items()}
 
 
-def _chosen(before: Mapping[str, float | None], candidates: Mapping[str, str]) -> set[str]:
-    """The best of each group of candidates; a group with a candidate that has no scores chooses nothing."""
-    groups: dict[str, list[str]] = {}
-    for row, group in candidates.items():
-        groups.setdefault(group, []).append(row)
-    complete = [members for members in groups.values() if all(before[row] is not None for row in members)]
-    return {max(members, key=lambda row: before[row] or 0.0) for members in complete}
+def _chosen(before: Mapping[str, float | None], settings: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """The best of each group of candidates with equal settings; one without scores keeps its group from choosing."""
+    chosen = set()
+    for own in settings.values():
+        members = [row for row, other in settings.items() if other == own]
+        if all(before[row] is not None for row in members):
+            chosen.add(max(members, key=lambda row: before[row] or 0.0))
+    return chosen
 
 
 def _train_maxima(config: Config, row: str) -> tuple[str, str]:
@@ -271,7 +260,7 @@ def _estimates(findings: Findings, policy: str) -> dict[str, Any]:
     """Means over datasets and differences to the reference, with their intervals; blank without scores."""
     found: dict[str, Any] = {}
     for quantity in findings.quantities:
-        own = findings.mean(policy, quantity)
+        own = findings.means.get((policy, quantity), {})
         change = findings.compare(policy, findings.experiment.reference, quantity)
         found |= estimates.columns(quantity, [own.get(key) for key in ("mean", "low", "high")], change)
     return found
@@ -296,7 +285,7 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
     headline, scores = findings.headline, findings.scores
     vote = [name for quantity in findings.quantities[2:] for name in (quantity, f"{quantity} − reference")]
     header = ["Policy", "max@1", headline, f"{headline} − reference", *vote]
-    header += ["final KL", "final entropy", "at equal KL: max@1", "max@n"]
+    header += [*_finals(findings), "at equal KL: max@1", "max@n"]
     lines = [f"**{findings.name}: {markdown.escape(findings.experiment.question)}**", ""]
     decisions = rules.decide(findings.experiment, findings.config.report, findings.compare)
     lines += [*rules.to_markdown(decisions, scores.labels), *markdown.head(header)]
@@ -316,6 +305,16 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
         )
     notes += [*markdown.seed_notes(len(scores.seeds)), *(f"{note}." for note in scores.notes)]
     return markdown.below(lines, notes)
+
+
+def _finals(findings: Findings) -> dict[str, str]:
+    """Columns of the table's last values of training, by header; the KL to π_old where a policy logs it."""
+    to_old = any("kl_old" in outcome.log for outcome in findings.outcomes)
+    return {
+        "final KL": "final_kl",
+        **({"final KL to π_old": "final_kl_old"} if to_old else {}),
+        "final entropy": "final_entropy",
+    }
 
 
 def _errors(findings: Findings) -> Iterator[str]:
@@ -338,7 +337,7 @@ def _markdown_cells(row: Mapping[str, Any], findings: Findings) -> list[str]:
     estimates = [markdown.of_row(row, "max@1")]
     for quantity in findings.quantities[1:]:
         estimates += [markdown.of_row(row, quantity), markdown.of_row(row, f"{quantity}_difference", "+.3f")]
-    ends = [plain("final_kl"), plain("final_entropy"), plain("train_max@1_at_kl"), plain("train_max@n_at_kl")]
+    ends = map(plain, (*_finals(findings).values(), "train_max@1_at_kl", "train_max@n_at_kl"))
     return [markdown.escape(row["label"]) + mark, *estimates, *ends]
 
 

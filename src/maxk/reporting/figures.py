@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
@@ -207,7 +207,7 @@ def max_at_k_grid(given: Inputs) -> matplotlib.figure.Figure:
 
     from maxk.reporting import style
 
-    data, titles = _in_places(given, given.means.query("metric == 'max'"), "dataset")
+    data, titles = _in_places(given, given.means.query("metric == 'max'"))
     policies = [policy for policy in given.looks if policy in set(data.policy) - {BASE}] or [BASE]
     shape, size = (len(policies), len(titles)), (WIDTH, 0.8 * len(policies) + 0.9)
     drawn, axes = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained")
@@ -235,30 +235,29 @@ def max_at_k_grid(given: Inputs) -> matplotlib.figure.Figure:
     "what the model can find with enough samples. " + BANDS,
 )
 def figure1(given: Inputs) -> matplotlib.figure.Figure:
-    from maxk.reporting import estimates, style
+    from maxk.reporting import estimates
 
     means = given.means[given.means.policy.isin([BASE, estimates.roles(given.config).grpo])]
-    data, titles = _in_places(given, means.query("metric == 'pass'"), "dataset")
+    return _by_dataset(given, means.query("metric == 'pass'"), "pass@k")
+
+
+def _by_dataset(given: Inputs, frame: pd.DataFrame, name: str, **options: Any) -> matplotlib.figure.Figure:
+    """Curves against k, a panel for each dataset and their mean; `options` are those of `style.curves`."""
+    from maxk.reporting import style
+
+    data, titles = _in_places(given, frame)
     columns = min(len(titles), 3)
-    grid = style.curves(
-        data,
-        given.looks,
-        "k",
-        col="dataset",
-        col_order=titles,
-        col_wrap=columns,
-        height=2.1,
-        aspect=WIDTH / columns / 2.4,
-    )
-    return _against_k(given, grid, "pass@k", data)
+    panels: dict[str, Any] = {"col": "dataset", "col_order": titles, "col_wrap": columns}
+    panels |= {"height": 2.1, "aspect": WIDTH / columns / 2.4}
+    return _against_k(given, style.curves(data, given.looks, "k", **panels, **options), name, data)
 
 
-def _in_places(given: Inputs, frame: pd.DataFrame, column: str) -> tuple[pd.DataFrame, list[str]]:
+def _in_places(given: Inputs, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The frame with titles in place of datasets, and the titles in order: the mean first, if it is one of several."""
     datasets = given.scores.datasets
     places = [MEAN, *datasets] if len(datasets) > 1 else list(datasets)
-    titles = {place: _title(given, place) for place in places if place in set(frame[column])}
-    return frame[frame[column].isin(titles)].assign(**{column: frame[column].map(titles)}), list(titles.values())
+    titles = {place: _title(given, place) for place in places if place in set(frame.dataset)}
+    return frame[frame.dataset.isin(titles)].assign(dataset=frame.dataset.map(titles)), list(titles.values())
 
 
 def _title(given: Inputs, place: str) -> str:
@@ -333,23 +332,10 @@ def figure2(given: Inputs) -> matplotlib.figure.Figure:
 def clusters(given: Inputs) -> matplotlib.figure.Figure:
     from maxk.reporting import diversity, style
 
-    data, titles = _in_places(given, diversity.outputs_by_k(given.config), "dataset")
-    if data.empty:
+    outputs = diversity.outputs_by_k(given.config)
+    if outputs.empty:
         return style.message("No verdicts with outputs: remove results/…/verdicts and run again.")
-    columns = min(len(titles), 3)
-    grid = style.curves(
-        data,
-        given.looks,
-        "k",
-        bands=False,
-        col="dataset",
-        col_order=titles,
-        col_wrap=columns,
-        height=2.1,
-        aspect=WIDTH / columns / 2.4,
-        facet_kws={"sharey": False},
-    )
-    return _against_k(given, grid, "distinct outputs", data)
+    return _by_dataset(given, outputs, "distinct outputs", bands=False, facet_kws={"sharey": False})
 
 
 # ------------------------------------------------------------------------------------------------------------ training
@@ -364,7 +350,12 @@ _OVER_TRAINING = (
     trained=True,
 )
 def training(given: Inputs) -> matplotlib.figure.Figure:
-    titles = {"reward": "mean reward", "kl": "KL to the base model", "entropy": "token entropy (nats)"}
+    titles = {
+        "reward": "mean reward",
+        "kl": "KL to the base model",
+        "kl_old": "KL to the policy at generation",
+        "entropy": "token entropy (nats)",
+    }
     return _during_training(given, titles)
 
 
@@ -394,16 +385,7 @@ def _during_training(given: Inputs, titles: Mapping[str, str]) -> matplotlib.fig
         return style.message(f"No training log has these metrics: {', '.join(titles)}.")
     shown = [title for key, title in titles.items() if key in set(data.key)]
     data = data.assign(key=data.key.map(titles))
-    grid = style.curves(
-        data,
-        given.looks,
-        "at",
-        markers=False,
-        row="key",
-        row_order=shown,
-        height=2.0,
-        aspect=WIDTH / 2.0,
-        facet_kws={"sharey": False},
-    )
+    panels: dict[str, Any] = {"row": "key", "row_order": shown, "facet_kws": {"sharey": False}}
+    grid = style.curves(data, given.looks, "at", markers=False, height=2.0, aspect=WIDTH / 2.0, **panels)
     grid.set_axis_labels("fraction of the training run", "")
     return _with_legend(given, grid, list(dict.fromkeys(data.policy)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -11,6 +11,7 @@ import yaml
 from maxk.artifacts import files, journal
 from maxk.artifacts.paths import Layout
 from maxk.config import Config
+from maxk.config.messages import brief
 from maxk.reporting import markdown
 
 # Stages by what they need, those side by side that may run at the same time.
@@ -26,24 +27,12 @@ GRAPH = (
 )
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Jobs of a stage and their times in seconds, measured by Snakemake; some jobs ran in parallel."""
-
-    name: str
-    jobs: int
-    wall: float
-    cpu: float
-    longest: float
-
-
 def policies(config: Config) -> str:
     """Keys, labels, objectives and training settings, as a table."""
     lines = markdown.head(["key", "row in tables", "objective", "training"], words=4)
     for name, objective in config.objectives.items():
-        spec = ", ".join(f"{key} {value}" for key, value in objective.spec.items())
-        training = ", ".join(f"{key} {value}" for key, value in objective.training.items()) or "as configured"
-        lines.append(markdown.row(map(markdown.escape, (name, config.label(name), spec, training))))
+        training = brief(objective.training) or "as configured"
+        lines.append(markdown.row(map(markdown.escape, (name, config.label(name), brief(objective.spec), training))))
     return "\n".join(lines)
 
 
@@ -68,18 +57,18 @@ def configuration(config: Config) -> str:
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
-def stages(layout: Layout) -> dict[str, Stage]:
-    """Stages with a recorded job, from Snakemake's benchmark files."""
-    jobs: dict[str, list[pd.DataFrame]] = {}
+def stages(layout: Layout) -> dict[str, Any]:
+    """By stage with a recorded job: jobs, and their times in seconds (`wall`, `cpu`, `longest`); some ran in parallel.
+
+    From Snakemake's benchmark files. A job shorter than Snakemake's first measurement counts with no CPU time.
+    """
     folder = Path(layout.root, "benchmarks")
-    for path in sorted(folder.rglob("*.tsv")):
-        if not path.stat().st_size:  # of a killed job
-            continue
-        stage = path.relative_to(folder).parts[0].removesuffix(".tsv")
-        jobs.setdefault(stage, []).append(pd.read_csv(path, sep="\t", na_values="-"))
-    return {name: _stage(name, pd.concat(frames)) for name, frames in jobs.items()}
-
-
-def _stage(name: str, jobs: pd.DataFrame) -> Stage:
-    """A job shorter than Snakemake's first measurement counts with no CPU time."""
-    return Stage(name, len(jobs), float(jobs.s.sum()), float(jobs.cpu_time.sum()), float(jobs.s.max()))
+    jobs = [
+        pd.read_csv(path, sep="\t", na_values="-").assign(stage=path.relative_to(folder).parts[0].removesuffix(".tsv"))
+        for path in sorted(folder.rglob("*.tsv"))
+        if path.stat().st_size  # else of a killed job
+    ]
+    if not jobs:
+        return {}
+    sums = {"jobs": ("s", "size"), "wall": ("s", "sum"), "cpu": ("cpu_time", "sum"), "longest": ("s", "max")}
+    return {str(name): row for name, row in pd.concat(jobs).groupby("stage").agg(**sums).to_dict("index").items()}

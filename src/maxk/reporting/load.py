@@ -36,7 +36,7 @@ class Cell:
 
     seeds: tuple[int, ...]  # training seeds; empty for the base model, which has one set of scores
     rewards: Floats  # [seeds, problems, n], ascending
-    estimates: Mapping[str, Floats]  # by metric: "max", "pass"
+    estimates: Mapping[str, Floats]  # by metric: "max", "pass"; maj@k (`votes`) [seeds, problems], for one k
     entropies: Floats | None  # of all completions; None if the backend gave none
     mean_tokens: float
     truncated: float
@@ -83,11 +83,9 @@ class Scores:
 
     def values(self, row: str, dataset: str, quantity: str) -> Floats | None:
         """Estimates [seeds, problems] of a quantity such as "max@128"; None without scores."""
-        cell = self.cells.get((row, dataset))
-        if cell is None:
-            return None
+        found = self.cells[row, dataset].estimates if (row, dataset) in self.cells else {}
         metric, k = quantity.split("@")
-        return cell.estimates[metric][:, :, self.ks.index(int(k))]
+        return found[metric][:, :, self.ks.index(int(k))] if metric in found else found.get(quantity)
 
     def per_problem(self, row: str, dataset: str, quantity: str) -> Floats | None:
         """Mean over seeds, [problems]; None without scores."""

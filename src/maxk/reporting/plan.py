@@ -1,20 +1,18 @@
 """The cost of an experiment, before it runs: jobs, samples, test runs, GPU time and disk, from its config and rates.
 
 `config/rates.yaml` holds the rates, each with its unit and source, for a base model and a device. Problems are counted
-in the prepared files if there are any, else assumed. Where jobs of a stage have finished, their measured time replaces
-the rates. GPU time is what a scheduler counts: a job holds its GPUs, or its fraction of one, while it loads the model,
-and while a training step's programs are graded (`maxk plan --config config/paper.yaml`).
+in the prepared files if there are any, else assumed. GPU time is what a scheduler counts: a job holds its GPUs while it
+loads the model, and while a training step's programs are graded (`maxk plan --config config/paper.yaml`).
 """
 
 from __future__ import annotations
 
-import csv
 import math
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from maxk.artifacts import files, records
@@ -67,22 +65,6 @@ class Count(NamedTuple):
     prepared: bool
 
 
-class Row(NamedTuple):
-    """One line of the plan: what each job needs, and sums over jobs and devices."""
-
-    stage: str
-    jobs: int
-    gpus: int = 0  # per job
-    memory_gb: float = 0  # main memory, per job
-    hours: float = 0  # per job
-    samples: int = 0
-    tests: float = 0
-    device_hours: float = 0
-    core_hours: float = 0
-    disk_gb: float = 0
-    measured: int = 0  # runs of the stage (for all shards of a policy) that have finished, from which `hours` comes
-
-
 def read_rates(path: str) -> Rates:
     try:
         return Rates.model_validate(read_yaml(path))
@@ -113,36 +95,45 @@ def count(config: Config, name: str, split: str) -> Count:
     return Count(problems, problems * dataset.tests_per_problem, False)
 
 
-def plan(config: Config, profile: Profile) -> Iterator[Row]:
-    """One row per stage, and per objective for training."""
-    yield Row(
-        "prepare", len(config.datasets), memory_gb=max(memory.prepare(config, one) for one in config.datasets) / 1e3
-    )
-    yield Row("base", jobs=1)
-    for objective in config.objectives:
-        yield _training(config, objective, profile)
+def plan(config: Config, profile: Profile) -> pd.DataFrame:
+    """One row per stage, and per objective for training, with the columns of `_SHOWN`; 0 where one does not apply.
+
+    Jobs, samples, tests, GPU time, CPU time and disk are sums over jobs; GPUs, memory and time are those of each.
+    """
     counts = [count(config, name, "test") for name in config.evaluated]
     policies, n = len(config.policies), config.sampling.n
     samples = policies * n * sum(one.problems for one in counts)
     tests = policies * n * sum(one.tests for one in counts)
     jobs = policies * config.sampling.shards
     tokens = samples * profile.completion_tokens.value
-    seconds = tokens / profile.generated_tokens_per_s.value / config.sampling.gpus / jobs + profile.startup_s.value
-    sample = Row("sample", jobs, memory_gb=memory.sample(config) / 1e3, samples=samples)
-    sample = sample._replace(disk_gb=tokens * profile.bytes_per_token.value / 1e9)
-    taken = _by_shard(config, "sample")
-    yield _on_devices(sample, seconds, config.sampling.gpus, profile, config.sampling.gpu, taken)
+    drawing = tokens / profile.generated_tokens_per_s.value / config.sampling.gpus / jobs + profile.startup_s.value
     graded = tests / profile.tests_per_s.value / SECONDS
-    hours, taken = graded / config.verification.workers / jobs, _by_shard(config, "verify")
-    if taken:
-        hours = statistics.mean(taken) / SECONDS
-    verify = Row("verify", jobs, memory_gb=memory.verify(config) / 1e3, hours=hours, tests=tests)
-    verify = verify._replace(measured=len(taken))
-    yield verify._replace(core_hours=graded)
-    yield Row("score", policies)
+    rows: dict[str, dict[str, float]] = {
+        "prepare": {
+            "jobs": len(config.datasets),
+            "memory_gb": max(memory.prepare(config, one) for one in config.datasets) / 1e3,
+        },
+        "base": {"jobs": 1},
+        **{f"train {objective}": _training(config, objective, profile) for objective in config.objectives},
+        "sample": {
+            **_held(drawing, config.sampling.gpus, jobs, profile),
+            "memory_gb": memory.sample(config) / 1e3,
+            "samples": samples,
+            "disk_gb": tokens * profile.bytes_per_token.value / 1e9,
+        },
+        "verify": {
+            "jobs": jobs,
+            "memory_gb": memory.verify(config) / 1e3,
+            "hours": graded / config.verification.workers / jobs,
+            "tests": tests,
+            "core_hours": graded,
+        },
+        "score": {"jobs": policies},
+    }
+    return pd.DataFrame.from_dict(rows, orient="index", columns=list(_SHOWN), dtype=float).fillna(0)
 
 
-def _training(config: Config, objective: str, profile: Profile) -> Row:
+def _training(config: Config, objective: str, profile: Profile) -> dict[str, float]:
     """The processes of a job share its tokens; all wait while programs run on the CPU."""
     training, seeds = config.training_of(objective), len(config.seeds)
     counts = [count(config, name, "train") for name in training.datasets]
@@ -154,56 +145,23 @@ def _training(config: Config, objective: str, profile: Profile) -> Row:
     work += tokens / profile.trained_tokens_per_s.value
     graded = tests / profile.tests_per_s.value
     seconds = (work + graded / config.verification.workers) / training.processes + profile.startup_s.value
-    row = Row(
-        f"train {objective}",
-        jobs=seeds,
-        memory_gb=memory.train(config, objective) / 1e3,
-        samples=seeds * samples,
-        tests=seeds * tests,
-        core_hours=seeds * graded / SECONDS,
-        disk_gb=seeds * profile.policy_gb.value,
-    )
-    taken = [second for jobs in finished(config, "train", objective).values() for second in jobs]
-    return _on_devices(row, seconds, training.processes, profile, training.gpu, taken)
+    return {
+        "memory_gb": memory.train(config, objective) / 1e3,
+        "samples": seeds * samples,
+        "tests": seeds * tests,
+        "core_hours": seeds * graded / SECONDS,
+        "disk_gb": seeds * profile.policy_gb.value,
+        **_held(seconds, training.processes, seeds, profile),
+    }
 
 
-def finished(config: Config, *stage: str) -> dict[Path, list[float]]:
-    """Seconds of the stage's jobs that have finished, as Snakemake measured them, by folder."""
-    found: dict[Path, list[float]] = {}
-    for path in sorted(Path(config.layout.benchmark(*stage)).with_suffix("").rglob("*.tsv")):
-        [row] = csv.DictReader(path.read_text().splitlines(), delimiter="\t")
-        found.setdefault(path.parent, []).append(float(row["s"]))
-    return found
+def _held(seconds: float, devices: int, jobs: int, profile: Profile) -> dict[str, float]:
+    """The time of jobs of so many seconds: on GPUs, or on cores if the profile has no GPU."""
+    each, held = {"jobs": jobs, "hours": seconds / SECONDS}, seconds / SECONDS * devices * jobs
+    return {**each, "gpus": devices, "device_hours": held} if profile.devices else {**each, "core_hours": held}
 
 
-def _by_shard(config: Config, stage: str) -> list[float]:
-    """Seconds that a shard takes, from every policy that has finished shards, perhaps of another number."""
-    return [sum(jobs) / config.sampling.shards for jobs in finished(config, stage).values()]
-
-
-def _on_devices(
-    row: Row, seconds: float, devices: int, profile: Profile, fraction: float, taken: Sequence[float]
-) -> Row:
-    """The row with the time of its jobs: on GPUs, or on cores if the profile has no GPU.
-
-    `seconds` come from rates of a job alone on its GPU; the times of finished jobs, `taken`, replace them, and those
-    jobs shared the GPU if they take a `fraction`.
-    """
-    hours = (statistics.mean(taken) if taken else seconds) / SECONDS
-    row = row._replace(hours=hours, measured=len(taken))
-    held = hours * devices * row.jobs
-    if profile.devices:
-        return row._replace(gpus=devices, device_hours=held * (fraction if taken else 1))
-    return row._replace(core_hours=held)
-
-
-def total(rows: Sequence[Row]) -> Row:
-    """Sums over rows."""
-    added = ("jobs", "samples", "tests", "device_hours", "core_hours", "disk_gb")
-    return Row("total", **{name: sum(getattr(row, name) for row in rows) for name in added})
-
-
-def peak_disk_gb(config: Config, rows: Sequence[Row], profile: Profile) -> float:
+def peak_disk_gb(config: Config, rows: pd.DataFrame, profile: Profile) -> float:
     """Peak disk use: all policies and samples, and the checkpoints of simultaneous training jobs.
 
     A job keeps two checkpoints while it writes a third, and removes them when it ends.
@@ -212,32 +170,26 @@ def peak_disk_gb(config: Config, rows: Sequence[Row], profile: Profile) -> float
     jobs = len(trained) * len(config.seeds)
     taken = [gpus.percent(training.gpu) * training.processes_per_node for training in trained]
     at_once = min(jobs, max(1, 100 * config.gpus // min(taken))) if trained else 0
-    return total(rows).disk_gb + 3 * at_once * profile.checkpoint_gb.value
+    return float(rows.disk_gb.sum()) + 3 * at_once * profile.checkpoint_gb.value
 
 
 # -------------------------------------------------------------------------------------------------------------- text
 def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
     """The plan as text: the table, the datasets, and the rates with their sources."""
     profile = rates.profiles[name]
-    rows = list(plan(config, profile))
+    rows = plan(config, profile)
     datasets = markdown.count(len(config.evaluated), "dataset")
     yield f"{config.name}: {len(config.policies)} policies on {datasets}, rates of {name}"
     yield ""
-    yield _FORMAT.format("", "", *["per job"] * 3, *[""] * 5).rstrip()
-    yield _FORMAT.format("stage", *(heading for heading, _ in _COLUMNS.values()))
-    for row in [*rows, total(rows)]:
-        cells = ((getattr(row, column), shown) for column, (_, shown) in _COLUMNS.items())
-        yield _FORMAT.format(row.stage, *(shown(value) if value else "-" for value, shown in cells))
+    yield _table(rows)
     yield ""
     if profile.devices:
         devices = config.gpus or profile.devices
-        time = _time(total(rows).device_hours / devices)
+        time = _time(rows.device_hours.sum() / devices)
         yield f"{time} on {markdown.count(devices, 'GPU')}, if none is ever idle"
     yield f"{_size(peak_disk_gb(config, rows, profile))} of disk at most, with the checkpoints of training jobs"
     if config.experiments:
         yield f"not in this plan: experiments {', '.join(config.experiments)} (add `--experiment NAME`)"
-    if timed := [f"{row.stage} ({markdown.count(row.measured, 'run')})" for row in rows if row.measured]:
-        yield f"measured, not estimated by rates: {', '.join(timed)}"
     yield ""
     for dataset, section in config.datasets.items():
         found = [(split, count(config, dataset, split)) for split in ("train", "test") if section.has(split)]
@@ -248,6 +200,14 @@ def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
     for key, rate in profile:
         if isinstance(rate, Rate):
             yield f"{key}: {rate.value:g} {rate.unit} [{rate.source}]"
+
+
+def _table(rows: pd.DataFrame) -> str:
+    """The rows and their sum."""
+    total = rows.sum().where(~rows.columns.isin(["gpus", "memory_gb", "hours"]), 0)
+    table = pd.concat([rows, total.to_frame("total").T])
+    shown = {heading: table[column].map(form) for column, (heading, form) in _SHOWN.items()}
+    return pd.DataFrame(shown).where((table != 0).set_axis(list(shown), axis=1), "-").to_string()
 
 
 def _count(value: float) -> str:
@@ -266,15 +226,14 @@ def _size(gb: float) -> str:
     return f"{gb * 1e3:.1f} MB" if gb < 1 else f"{gb:,.1f} GB"
 
 
-_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+_SHOWN: dict[str, tuple[str, Callable[[float], str]]] = {
     "jobs": ("jobs", _count),
-    "gpus": ("GPUs", _count),
-    "memory_gb": ("memory", _size),
-    "hours": ("time", _time),
+    "gpus": ("GPUs/job", _count),
+    "memory_gb": ("memory/job", _size),
+    "hours": ("time/job", _time),
     "samples": ("samples", _count),
     "tests": ("test runs", _count),
     "device_hours": ("GPU time", _time),
     "core_hours": ("CPU time", _time),
     "disk_gb": ("disk", _size),
 }
-_FORMAT = "{:30}{:>6}{:>8}{:>10}{:>9}{:>12}{:>13}{:>11}{:>11}{:>11}"

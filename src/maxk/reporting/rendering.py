@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -19,8 +20,8 @@ from maxk.errors import UserError
 from maxk.reporting import MEAN, estimates, markdown
 from maxk.reporting.load import EVERY, Scores, load
 from maxk.reporting.tables import PaperTable
-from maxk.statistics import SignedRank
 
+Row = Mapping[str, Any]
 # Below so many problems that differ, Wilcoxon's two-sided p is 2/2⁵ at least.
 FEWEST_FOR_SIGNIFICANCE = 6
 WIDEST_UNSCALED = 5  # columns that fit a page in LaTeX
@@ -44,9 +45,9 @@ def fill(table: PaperTable, scores: Scores, config: Config) -> Filled:
     """Looks up the numbers of a table. Rows that nothing trains are left out, those yet to be trained are blank."""
     wanted = scores.rows if table.rows is None else table.rows
     rows = [row for row in wanted if row == BASE or row in config.every_objective]
+    offpolicy = estimates.roles(config).offpolicy
+    tests = _against_best_baseline(scores, config, table) if offpolicy in rows else {}
     scores, blank = _with_experiments(scores, config, table)
-    roles = estimates.roles(config)
-    tests = _against_best_baseline(scores, table, roles) if roles.offpolicy in rows else {}
     numbers = {c.header: [scores.mean(row, c.dataset, c.quantity) for row in rows] for c in table.columns}
     values = pd.DataFrame(numbers, index=rows, dtype="float64")
     ranks = values.round(12).rank(method="dense", ascending=False)
@@ -57,35 +58,21 @@ def fill(table: PaperTable, scores: Scores, config: Config) -> Filled:
         pd.Series({row: config.label(row) for row in rows}),
         values,
         ranks,
-        frozenset((roles.offpolicy, header) for header, test in tests.items() if _significant(test, config)),
+        frozenset((offpolicy, header) for header, test in tests.items() if _significant(test, config)),
         (*_notes(scores, config, table, rows, tests, set(wanted) - set(rows)), *blank),
     )
 
 
-@dataclass(frozen=True)
-class BaselineTest:
-    """Off-policy BoN against the best baseline of a column; `p` is Holm-corrected over the datasets."""
-
-    dataset: str
-    baseline: str
-    ranks: SignedRank
-    p: float
+def _against_best_baseline(scores: Scores, config: Config, table: PaperTable) -> dict[str, Row]:
+    """By header of a dataset's column, the row of paired_tests.csv with the paper's comparison."""
+    frame = estimates.differences(scores, config).query("comparison == @estimates.PAPER and dataset != @MEAN")
+    rows = {(row["dataset"], f"{row['metric']}@{row['k']}"): row for row in estimates.records(frame)}
+    places = {column.header: (column.dataset, column.quantity) for column in table.columns}
+    return {header: rows[place] for header, place in places.items() if place in rows}
 
 
-def _significant(test: BaselineTest, config: Config) -> bool:
-    return test.p < 1 - config.report.confidence and test.ranks.rank_biserial > 0
-
-
-def _against_best_baseline(scores: Scores, table: PaperTable, roles: estimates.Roles) -> dict[str, BaselineTest]:
-    """By header; corrected over all datasets, whichever the table shows."""
-    found = {}
-    for column in table.columns:
-        pairs = estimates.offpolicy_and_baseline(scores, roles, column.quantity, scores.datasets)
-        tests = estimates.signed_ranks(scores, pairs, column.quantity)
-        if column.dataset in tests:
-            baseline = pairs[column.dataset][1]
-            found[column.header] = BaselineTest(column.dataset, baseline, *tests[column.dataset])
-    return found
+def _significant(test: Row, config: Config) -> bool:
+    return bool(test["p_wilcoxon_holm"] < 1 - config.report.confidence and test["rank_biserial"] > 0)
 
 
 def _with_experiments(scores: Scores, config: Config, table: PaperTable) -> tuple[Scores, list[str]]:
@@ -116,7 +103,7 @@ def _notes(
     config: Config,
     table: PaperTable,
     rows: Sequence[str],
-    tests: Mapping[str, BaselineTest],
+    tests: Mapping[str, Row],
     untrained: set[str],
 ) -> Iterator[str]:
     datasets = list(dict.fromkeys(c.dataset for c in table.columns if c.dataset != MEAN))
@@ -138,13 +125,14 @@ def _notes(
             yield f"{note}."
 
 
-def _test_notes(scores: Scores, config: Config, tests: Mapping[str, BaselineTest]) -> Iterator[str]:
+def _test_notes(scores: Scores, config: Config, tests: Mapping[str, Row]) -> Iterator[str]:
     """The tests behind the stars, and columns in which too few problems differ for one."""
     if not tests:
         return
+    differing = {header: int(test["problems"] - test["zero_differences"]) for header, test in tests.items()}
     listed = "; ".join(
-        f"{header} {scores.labels[test.baseline]}, p = {markdown.p_value(test.p)}, r = {test.ranks.rank_biserial:.2f}, "
-        f"{test.ranks.differing} of {scores.problems(test.dataset)}"
+        f"{header} {scores.labels[test['reference']]}, p = {markdown.p_value(test['p_wilcoxon_holm'])}, "
+        f"r = {test['rank_biserial']:.2f}, {differing[header]} of {test['problems']}"
         for header, test in tests.items()
     )
     yield (
@@ -152,16 +140,14 @@ def _test_notes(scores: Scores, config: Config, tests: Mapping[str, BaselineTest
         f"the means), two-sided, Holm-corrected over {markdown.count(len(scores.datasets), 'dataset')}, p < "
         f"{1 - config.report.confidence:g}. Best baseline, p, rank-biserial r, problems that differ: {listed}."
     )
-    few = [header for header, test in tests.items() if test.ranks.differing < FEWEST_FOR_SIGNIFICANCE]
+    few = [header for header, number in differing.items() if number < FEWEST_FOR_SIGNIFICANCE]
     if few:
         yield f"p < 0.05 is impossible with fewer than {FEWEST_FOR_SIGNIFICANCE} differing problems: {', '.join(few)}."
 
 
 def _role_notes(config: Config, datasets: Sequence[str]) -> Iterator[str]:
     named = [
-        f"{dataset} stands in for {config.datasets[dataset].paper}"
-        for dataset in datasets
-        if config.datasets[dataset].paper
+        f"{dataset} replaces {config.datasets[dataset].paper}" for dataset in datasets if config.datasets[dataset].paper
     ]
     if named:
         generated = any(config.datasets[dataset].synthetic for dataset in datasets)

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from maxk.artifacts import files
 from maxk.config import Config
-from maxk.reporting import experiments, figures, headline, lineage, summary, tables
+from maxk.reporting import experiments, figures, lineage, summary, tables
 from maxk.reporting.load import Scores
 
 MAIN_FIGURE = "max_at_k"
@@ -58,12 +58,11 @@ def to_html(scores: Scores, config: Config, revision: str | None) -> str:
     environment = Environment(
         loader=PackageLoader("maxk.reporting", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    found, result = summary.summarise(scores, config), headline.read(config)
+    found = summary.summarise(scores, config)
     drawn = {one.name: one for one in _pictures(config)}
     stages = lineage.stages(config.layout)
     return environment.get_template("report.html.j2").render(
         name=config.name,
-        result=headline.sentences(result, config) if result else "No policy has scores on every dataset.",
         summary={key: html(text) for key, text in vars(found).items()},
         main=drawn.pop(MAIN_FIGURE),
         figures=list(drawn.values()),

@@ -1,16 +1,17 @@
-"""`summary.md`: one page on a run, for pasting into a discussion. The report opens with the same parts.
+"""`summary.md`: one page on a run, for pasting into a discussion. The report opens with the same parts, and a run ends
+with the first two.
 
-Findings are computed from paired_tests.csv by a fixed rule: a difference counts if its interval excludes zero;
-otherwise it is undecided. Which differences are looked at is fixed, too: the best policy against the second, GRPO
-against the base model, and all other policies against GRPO, each at max@headline_k on the mean over datasets (GRPO
-against the base model also at max@1).
+The result and the findings are computed from paired_tests.csv by a fixed rule: a difference counts if its interval
+excludes zero; otherwise it is undecided. Which differences are looked at is fixed, too, each at max@headline_k on the
+mean over datasets: the best policy against the second and against the base model, GRPO against the base model (also at
+max@1), and all other policies against GRPO.
 
     maxk summary --config results/config.json
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,6 @@ from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, HubBase
 from maxk.reporting import MEAN, comparison, estimates, lineage, markdown
-from maxk.reporting.headline import Interval
 from maxk.reporting.load import Scores
 
 Row = Mapping[str, Any]
@@ -30,8 +30,9 @@ Row = Mapping[str, Any]
 class Summary:
     """The parts of the summary, as Markdown; `findings` is empty if nothing was trained."""
 
-    what: str
+    result: str
     table: str
+    what: str
     findings: str
     limits: str
 
@@ -46,8 +47,9 @@ def to_markdown(scores: Scores, config: Config) -> str:
     """The page. Raises UserError if the tables of statistics are missing."""
     found = summarise(scores, config)
     sections = {
-        "What was run": found.what,
+        "Result": found.result,
         f"max@1 and max@{config.report.headline_k}": found.table,
+        "What was run": found.what,
         "Findings": found.findings,
         "Limits": found.limits,
         "Made with": _lines(f"- {item}" for item in _made_with(config)),
@@ -62,8 +64,9 @@ def summarise(scores: Scores, config: Config) -> Summary:
     changes = differences[differences.dataset == MEAN]
     table = _table(scores, config, means, changes) if config.objectives else _by_dataset(scores, config, means)
     return Summary(
-        what=_lines(_what(scores, config)),
+        result=" ".join(_result(scores, config, means[means.dataset == MEAN], changes)),
         table=_lines(table),
+        what=_lines(_what(scores, config)),
         findings=_lines(_numbered(_findings(scores, config, changes))),
         limits=_lines(f"- {limit}" for limit in _limits(scores, config)),
     )
@@ -71,6 +74,44 @@ def summarise(scores: Scores, config: Config) -> Summary:
 
 def _lines(lines: Iterable[str]) -> str:
     return "\n".join(lines)
+
+
+# ----------------------------------------------------------------------------------------------------- result
+def _result(scores: Scores, config: Config, means: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
+    """Which policy has the highest mean, or which share it, and whether it is above the second and the base model.
+
+    With one training seed, a last sentence says that this is no statement about methods.
+    """
+    k, labels = config.report.headline_k, _labels(scores)
+    at = _at(means, k).set_index("policy")["mean"].round(12)
+    if at.empty:
+        yield "No policy has scores on every dataset."
+    elif list(at.index) == [BASE]:
+        rows = [row for one in dict.fromkeys((1, k)) for row in estimates.records(_at(means, one))]
+        values = (f"max@{row['k']} {_interval(row, 'mean', '.3f')}" for row in rows)
+        yield f"{labels[BASE]}: {', '.join(values)}."
+    else:
+        best = [str(policy) for policy in at.index[at == at.max()]]
+        named, value = [labels[policy] for policy in best], f"the highest mean max@{k}, {at.max():.3f}"
+        yield f"{', '.join(named[:-1])} and {named[-1]} share {value}." if best[1:] else f"{named[0]} has {value}."
+        yield from _compared(_at(changes, k), best, labels)
+        yield from markdown.seed_notes(len(config.seeds))
+
+
+def _compared(changes: pd.DataFrame, best: Sequence[str], labels: Mapping[str, str]) -> Iterator[str]:
+    """The best policy, of equal ones the first, beside the second and the base model."""
+    second = changes[(changes.comparison == "best vs second") & (len(best) == 1)]
+    base = changes[(changes.comparison == f"vs {BASE}") & (changes.policy == best[0]) & (BASE not in best)]
+    verdicts: dict[bool, list[str]] = {}
+    for row in estimates.records(second[second.reference != BASE]) + estimates.records(base):
+        name = "the base model" if row["reference"] == BASE else f"the second, {labels[row['reference']]}"
+        verdicts.setdefault(_sign(row) > 0, []).append(f"{name} ({_difference(row)})")
+    said = [
+        f"{'above' if above else 'not distinguishable from'} {(' and ' if above else ' or ').join(names)}"
+        for above, names in verdicts.items()
+    ]
+    if said:
+        yield f"{labels[best[0]] if best[1:] else 'It'} is {'; '.join(said)}."
 
 
 # --------------------------------------------------------------------------------------------------- sections
@@ -124,28 +165,22 @@ def _by_dataset(scores: Scores, config: Config, means: pd.DataFrame) -> Iterator
 
 
 def _interval(row: Row | None, key: str, form: str) -> str:
-    return "–" if row is None else Interval(row[key], row["low"], row["high"]).to_text(form)
+    return "–" if row is None else markdown.with_ends(row[key], row["low"], row["high"], form)
 
 
 def _findings(scores: Scores, config: Config, differences: pd.DataFrame) -> Iterator[str]:
     grpo, headline = estimates.roles(config).grpo, _at(differences, config.report.headline_k)
-    quantity, labels = f"max@{config.report.headline_k}", _labels(scores)
-    for row in estimates.records(headline[headline.comparison == "best vs second"]):
-        verdict = "above" if _sign(row) > 0 else "not distinguishable from"
-        yield (
-            f"At {quantity}, {labels[row['policy']]} has the highest mean and is {verdict} the second, "
-            f"{labels[row['reference']]}: {_difference(row)}."
-        )
     if grpo is None:
         return
-    at = (_at(differences, k) for k in (1, config.report.headline_k))
+    labels, at = _labels(scores), (_at(differences, k) for k in (1, config.report.headline_k))
     changes = [
         row for one in at for row in estimates.records(one[(one.comparison == f"vs {BASE}") & (one.policy == grpo)])
     ]
     if changes:
         listed = "; ".join(f"{_verb(row)} max@{row['k']} ({_difference(row)})" for row in changes)
         yield f"{labels[grpo]} against the base model: {listed}."
-    yield from _against_grpo(scores, headline[headline.comparison == f"vs {grpo}"], grpo, quantity)
+    others = headline[headline.comparison == f"vs {grpo}"]
+    yield from _against_grpo(scores, others, grpo, f"max@{config.report.headline_k}")
 
 
 def _against_grpo(scores: Scores, others: pd.DataFrame, grpo: str, quantity: str) -> Iterator[str]:
@@ -207,7 +242,7 @@ def _at(differences: pd.DataFrame, k: int) -> pd.DataFrame:
 
 def _sign(row: Row) -> int:
     """The sign of a difference whose interval excludes zero; else 0."""
-    return Interval(row["difference"], row["low"], row["high"]).sign
+    return int(row["low"] > 0) - int(row["high"] < 0)
 
 
 def _verb(row: Row) -> str:

@@ -7,6 +7,7 @@ verdicts that the scores were made from.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,18 @@ from maxk.reporting.load import Scores
 from maxk.statistics import Floats
 
 
-def values(config: Config, scores: Scores, row: str, k: int) -> list[Floats] | None:
+def with_votes(config: Config, scores: Scores, k: int) -> Scores:
+    """The scores with maj@k beside max@k, for rows that have it on every dataset."""
+    cells = dict(scores.cells)
+    for row in scores.rows:
+        if (found := _values(config, scores, row, k)) is not None:
+            for dataset, votes in zip(scores.datasets, found, strict=True):
+                estimates = {**cells[row, dataset].estimates, f"maj@{k}": votes}
+                cells[row, dataset] = replace(cells[row, dataset], estimates=estimates)
+    return replace(scores, cells=cells)
+
+
+def _values(config: Config, scores: Scores, row: str, k: int) -> list[Floats] | None:
     """maj@k [seeds, problems] on every dataset; None where scores or verdicts are absent, or seeds differ."""
     cells = [scores.cells.get((row, dataset)) for dataset in scores.datasets]
     seeds = {cell.seeds for cell in cells if cell}

@@ -7,7 +7,7 @@
 
 A system is [NAME=]FILE[,FILE…], one file per seed. A file holds samples in any form that `maxk grade` reads (this needs
 `--problems`; verdicts are kept beside the samples), verdicts, scores of the pipeline, or CSV with the columns problem,
-n, c and optionally seed. A folder holds the verdict shards of one policy on one dataset.
+n, c and optionally seed.
 
 Problems are paired by id; only those that all systems have are compared. With one seed each, results are about these
 sets of samples; with several, about the methods (`maxk.evaluation.comparing`).

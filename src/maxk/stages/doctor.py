@@ -135,7 +135,6 @@ def software_checks(config: Config) -> Iterator[Check]:
     yield check_user()
     yield check_packages(locked(project))
     yield check_sandbox(config)
-    yield check_results(config)
     yield check_tracking(config)
     yield from map(check_reporter, config.tracking.report_to)
 
@@ -193,15 +192,6 @@ def check_sandbox(config: Config) -> Check:
             return Check("sandbox", found, fix=fix)
     except UserError as error:
         return Check("sandbox", str(error), False, "docs/grader.md lists what each tier needs")
-
-
-def check_results(config: Config) -> Check:
-    """Whether the experiment's folder, or the one that it will be made in, can be written."""
-    root = Path(config.layout.root)
-    folder = next(path for path in (root, *root.parents) if path.exists())
-    if folder.is_dir() and os.access(folder, os.W_OK):
-        return Check("results", f"{root}/ can be written")
-    return Check("results", f"{folder} cannot be written", False, "make it a folder that you own, or clone elsewhere")
 
 
 def check_tracking(config: Config) -> Check:

@@ -60,7 +60,9 @@ def write(config: Config, name: str, folder: Path) -> None:
     if not Path(policy.model).is_dir():
         raise UserError(f"{policy.model}: no such folder, but {path} names it; delete {path} and train {name} again")
     base = files.read_policy(config.layout.policy(BASE))
-    readme = card.text(config, policy, base, load(config.only([name.partition("/seed")[0]])))
+    objective, _, seed = name.partition("/seed")
+    alone = config.only([objective]).model_copy(update={"seeds": (int(seed),)})
+    readme = card.text(config, policy, base, load(alone))
     shutil.copytree(policy.model, folder)
     files.write_text(folder / "README.md", readme)
     kept = {key: value for key, value in asdict(policy).items() if key != "model"}  # a path on this machine

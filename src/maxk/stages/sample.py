@@ -2,9 +2,8 @@
 
 One process samples for all datasets, so the model is loaded once and GPU memory is released at the end. Samples are
 kept in a journal (`maxk.artifacts.journal`), so a restarted job, or one with a larger n or more problems, draws only
-what is missing; one with a smaller n draws nothing. Entropies have a journal of their own. A backend that does not
-measure them as it draws leaves them to a pass (`maxk.sampling.entropy`), when the samples are drawn and its memory is
-free.
+what is missing; one with a smaller n draws nothing. A backend that does not measure entropies as it draws leaves them
+to a pass (`maxk.sampling.entropy`), when the samples are drawn and its memory is free; these have their own journal.
 
     maxk sample base --shard 0 --config results/config.json
 """
@@ -12,7 +11,6 @@ free.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -128,12 +126,10 @@ class _Job:
         self.entropies: Numbered = {task.problem_id: {} for task in tasks}
         self.past, self.past_entropies = _journals(config, policy)
         drawn = self.past.read()
-        self.environments = [made for batch, made in drawn if self._keep(batch.select(_KEPT).to_pydict())]
+        self.environments = [self._used(made) for batch, made in drawn if self._keep(batch.select(_KEPT).to_pydict())]
         if config.sampling.entropy:
-            # A killed job may leave entropies of samples that are drawn again and may differ: the last ones are theirs.
-            measured = reversed([*self.past_entropies.read()])
+            measured = self.past_entropies.read()
             self.environments += [made for batch, made in measured if self._keep_entropies(batch.to_pydict())]
-            self.entropies = {name: _without_nan(found) for name, found in self.entropies.items()}
         self.requests = sampling.requests(tasks, list(self.prompts.values()), policy.name, config.sampling, self.drawn)
         if self.requests:  # before a GPU is taken and the model loaded
             sampling.encode(
@@ -165,35 +161,38 @@ class _Job:
             self._limit_memory()
         with closing(sampling.BACKENDS[self.config.sampling.backend](self.policy, self.config.sampling)) as backend:
             parts: Iterator[Columns] = map(self._columns, backend.sample(self.requests))
-            if backend.measures:  # first, so that a killed job leaves no sample without the entropy that it had
-                measured = {"entropy": f"{backend.facts['device']} {backend.facts['dtype']}, while drawing"}
-                parts = self.past_entropies.record(parts, lambda: measured)
-                self.environments.append(measured)
-            else:
-                self._disown_entropies()
+
+            def made() -> dict[str, Any]:  # vLLM knows its facts once it runs
+                way = f"{backend.facts['device']} {backend.facts['dtype']}, while drawing" if backend.measures else None
+                return {**recorded, **backend.facts, **({"entropy": way} if way else {})}
+
             count = sum(request.count for request in self.requests)
             with Progress(count, f"sample {self.policy.name}") as progress:
-                for part in self.past.record(parts, lambda: {**recorded, **backend.facts}):
+                for part in self.past.record(parts, made):
                     progress.advance(self._keep(part))
-                    if backend.measures:
-                        self._keep_entropies(part)
-            self.environments.append({**recorded, **backend.facts})
+            self.environments.append(made())
+
+    def _used(self, made: journal.Environment) -> journal.Environment:
+        """The environment of a batch of samples, without that of their entropies where these are not asked for."""
+        return {key: value for key, value in made.items() if key != "entropy" or self.config.sampling.entropy}
 
     def _columns(self, done: sampling.Drawn) -> dict[str, list[Any]]:
-        """Finished requests as columns of `records.DRAWN`, and their entropies."""
+        """Finished requests as columns of `records.DRAWN`."""
         rows = [
             (r.problem_id, number, text, len(tokens), reason, self.digests[r.problem_id], tokens, entropy)
             for r, completions in done
             for number, (text, tokens, reason, entropy) in enumerate(completions, r.first)
         ]
-        return _transposed(rows, [*records.DRAWN.names, "entropy"])
+        return _transposed(rows, records.DRAWN.names)
 
     def _keep(self, columns: Columns) -> int:
         """Adds the completions that are needed and were drawn for the current prompt; returns how many it added."""
         kept = 0
-        for problem_id, number, *sample, digest in zip(*(columns[name] for name in _KEPT), strict=True):
+        for problem_id, number, *sample, digest, entropy in zip(*(columns[name] for name in _KEPT), strict=True):
             if self._needs(problem_id, number, digest) and number not in self.drawn[problem_id]:
                 self.drawn[problem_id][number] = Sample(*sample)
+                if entropy is not None and self.config.sampling.entropy:
+                    self.entropies[problem_id][number] = entropy
                 kept += 1
         return kept
 
@@ -201,15 +200,6 @@ class _Job:
         return self.digests.get(problem_id) == digest and number < self.config.sampling.n
 
     # ---- measuring
-    def _disown_entropies(self) -> None:
-        """Records NaN for samples that are drawn now and whose entropies a killed job has left: those may differ."""
-        drawn = {(r.problem_id, r.first + i, self.digests[r.problem_id]) for r in self.requests for i in range(r.count)}
-        batches = (batch.to_pylist() for batch, _ in self.past_entropies.read())
-        left = {tuple(row[name] for name in _KEY) for rows in batches for row in rows}
-        disowned = [(*key, math.nan) for key in sorted(drawn & left)]
-        if disowned:
-            list(self.past_entropies.record([_transposed(disowned, records.MEASURED.names)], dict))
-
     def measure(self) -> None:
         """Measures the entropies that are missing."""
         from maxk.sampling.entropy import Entropies
@@ -297,11 +287,6 @@ class _Job:
 
 _KEPT = [name for name in records.DRAWN.names if name != "tokens"]
 _KEY = ("problem_id", "sample_index", "prompt_digest")
-
-
-def _without_nan(entropies: dict[int, float]) -> dict[int, float]:
-    """The entropies by sample number that no job has disowned."""
-    return {number: entropy for number, entropy in entropies.items() if not math.isnan(entropy)}
 
 
 def _transposed(rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> dict[str, list[Any]]:

@@ -30,7 +30,7 @@ from maxk.artifacts.records import Policy, Problem
 from maxk.config import Config, Training
 from maxk.errors import UserError
 from maxk.resources import gpus, launcher
-from maxk.tracking import reporters
+from maxk.tracking import page, reporters
 from maxk.training import accelerate_config
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _track(job: _Job, run: tracking.Run) -> None:
     run.artifact(layout.metrics(job.name))
     lines = [json.loads(line) for line in Path(layout.metrics(job.name)).read_text(encoding="utf-8").splitlines()]
     last = [line for line in lines if "reward" in line][-1]
-    run.metrics({f"final/{key}": last.get(key) for key in ("reward", "kl", "entropy")}, step=last["step"])
+    run.metrics({f"final/{key}": last.get(key) for key in page.FINALS}, step=last["step"])
 
 
 def require_room(config: Config, training: Training) -> None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from maxk.config import Config
 
 NOTE_TAG = "mlflow.note.content"
-CURVES = ("reward", "kl", "entropy", "frac_reward_zero_std", "completions/mean_length", "grad_norm")
-FINALS = ("reward", "kl", "entropy")  # final/… values of the train stage
+CURVES = ("reward", "kl", "kl_old", "entropy", "frac_reward_zero_std", "completions/mean_length", "grad_norm")
+FINALS = ("reward", "kl", "kl_old", "entropy")  # final/… values of the train stage
 _CARD = {"deleted": False, "isGenerated": True, "runsCountToCompare": 20}
 
 
@@ -27,7 +27,7 @@ def tags(config: Config) -> dict[str, str]:
     now = int(time.time() * 1000)
     views = {
         "maxk-scores": ("Scores: max@k of every policy", _scores(config)),
-        "maxk-training": ("Training: curves of every policy", _training()),
+        "maxk-training": ("Training: curves of every policy", _training(config)),
     }
     return {
         # The page opens on runs and charts, not on traces of conversations.
@@ -67,14 +67,16 @@ def _scores(config: Config) -> dict[str, Any]:
     }
 
 
-def _training() -> dict[str, Any]:
-    columns = ["tags.`maxk.objective`", "tags.`maxk.seed`", *(f"metrics.`final/{key}`" for key in FINALS)]
+def _training(config: Config) -> dict[str, Any]:
+    to_old = any(config.training_of(name).kl_reference == "old" for name in config.every_objective)
+    finals, curves = ([key for key in keys if key != "kl_old" or to_old] for keys in (FINALS, CURVES))
+    columns = ["tags.`maxk.objective`", "tags.`maxk.seed`", *(f"metrics.`final/{key}`" for key in finals)]
     return {
         "searchFilter": "tags.`maxk.stage` = 'train'",
         "orderByKey": "tags.`maxk.objective`",
         "orderByAsc": True,
         "selectedColumns": columns,
-        **_charts({"Training, by step": [_lines(key, log=False) for key in CURVES]}),
+        **_charts({"Training, by step": [_lines(key, log=False) for key in curves]}),
     }
 
 
