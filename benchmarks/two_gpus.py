@@ -36,8 +36,8 @@ from maxk.trl import MaxkTrainer
 
 ROOT = Path(__file__).parent.parent
 TOLERANCE = {"bfloat16": 0.05, "float32": 1e-3}  # of a gradient's norm
-# At a rate of 1e-3 completions had ratios of 0.3 to 6 in the second iteration, which magnify rounding.
-OBJECTIVE, ITERATIONS, LEARNING_RATE = "bon_offpolicy_exact", 2, 1e-4
+# In the second iteration completions had ratios of 0.3 to 6 at a rate of 1e-3, and 0.2 to 4 at 1e-4. They magnify rounding.
+OBJECTIVE, ITERATIONS, LEARNING_RATE = "bon_offpolicy_exact", 2, 1e-5
 SHARDINGS = ("ddp", "fsdp2", "zero3")
 HELD = {"whole": 1.0, "split": 0.5}  # groups in a micro-batch
 GROUPS = 3  # of a generation batch of split micro-batches: two processes share the second
