@@ -36,7 +36,7 @@ from maxk.trl import MaxkTrainer
 
 ROOT = Path(__file__).parent.parent
 TOLERANCE = {"bfloat16": 0.05, "float32": 1e-3}  # of a gradient's norm
-# In the second iteration completions had ratios of 0.3 to 6 at a rate of 1e-3, and 0.2 to 4 at 1e-4. They magnify rounding.
+# At a rate of 1e-3 the second iteration has ratios of 0.3 to 6, at 1e-4 of 0.2 to 4, which magnify rounding.
 OBJECTIVE, ITERATIONS, LEARNING_RATE = "bon_offpolicy_exact", 2, 1e-5
 SHARDINGS = ("ddp", "fsdp2", "zero3")
 HELD = {"whole": 1.0, "split": 0.5}  # groups in a micro-batch
