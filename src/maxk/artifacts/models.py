@@ -65,8 +65,8 @@ def generation_config(model: str, revision: str | None) -> Any:
 
 def tokenizer(model: str, revision: str | None, **options: Any) -> Any:
     """The tokenizer of a model."""
-    with environment.without("sklearn"):
-        from transformers import AutoTokenizer
+    environment.quiet_libraries()
+    from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(model, revision=revision, **NO_CODE, **options)
 

@@ -22,7 +22,7 @@ RESOLUTION_BITS = 30  # of the uniform numbers; a row number plus a uniform numb
 RESOLUTION = 2**RESOLUTION_BITS
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def generate(
     model: torch.nn.Module,
     input_ids: torch.Tensor,

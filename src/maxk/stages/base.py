@@ -32,10 +32,9 @@ def run(args: argparse.Namespace) -> None:
 def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
     if not isinstance(config.base, PretrainedBase):
         return config.base.model, _reachable(config.base)
-    with environment.without("sklearn", "peft"):
-        from maxk.training.pretrain import pretrain
-
     environment.quiet_libraries()
+    from maxk.training.pretrain import pretrain
+
     folder = Path(config.layout.policy(BASE)).parent / "model"
     steps = config.base.steps
     curve = pretrain(config.base, config.prompt, folder, lambda items: progress.track(items, steps, "pretrain base"))

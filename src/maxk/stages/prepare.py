@@ -10,7 +10,7 @@ import sys
 
 from maxk import config as configuration
 from maxk import tracking
-from maxk.artifacts import files
+from maxk.artifacts import environment, files
 from maxk.artifacts.records import Provenance
 from maxk.errors import lookup
 
@@ -23,6 +23,7 @@ def run(args: argparse.Namespace) -> None:
     from maxk import data
     from maxk.evaluation import problem_grader
 
+    environment.arrow_without_pandas()
     config = configuration.load(args.config)
     name, layout = args.dataset, config.layout
     configured = lookup(config.datasets, name, "dataset")

@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from maxk import sampling
 
+    environment.arrow_without_pandas()
     config = configuration.load(args.config)
     launcher.clear()
     sampling.require_installed("sampling.backend", config.sampling.backend)

@@ -14,7 +14,7 @@ from statistics import fmean
 
 from maxk import config as configuration
 from maxk import tracking
-from maxk.artifacts import files, records
+from maxk.artifacts import environment, files, records
 from maxk.config import Config
 
 
@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    environment.arrow_without_pandas()
     config = configuration.load(args.config)
     with tracking.stage(config, "score", policy=args.policy) as run:
         run.params(config.settings("score"))

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from maxk.evaluation import problem_grader
 
+    environment.arrow_without_pandas()
     config = configuration.load(args.config)
     with tracking.stage(config, "verify", policy=args.policy, shard=str(args.shard)) as run:
         run.params(config.settings("verify"))
