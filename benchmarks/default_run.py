@@ -5,14 +5,17 @@
 
 CPU-seconds of a stage are the kernel's, of a process and all its descendants that were waited for. (Snakemake's
 benchmark files sample the processes of a job, and miss short-lived ones.) A `python` that precedes the real one on the
-jobs' PATH measures each job. Nobody waits for graded programs, so the last line counts the whole machine, which must be
-idle otherwise.
+jobs' PATH measures each job. In bubblewrap no stage waits for graded programs. They become children of this process, so
+that the whole run counts them; a row of their own holds what no stage counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -23,10 +26,9 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
-import psutil
-
 ROOT = Path(__file__).parent.parent
 
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 # Called as `python -m maxk STAGE …`.
 MEASURED_PYTHON = """#!/bin/bash
 TIMEFORMAT="$3 %R %U %S"
@@ -36,16 +38,12 @@ exec 3>&2
 
 
 class Used(NamedTuple):
-    """Seconds of a whole run on `cores`; `cpu` includes `snakemake`, which is the process itself.
-
-    machine: CPU-seconds of all processes of the machine meanwhile
-    """
+    """Seconds of a whole run on `cores`; `cpu` is of all its processes, `snakemake` of that one alone."""
 
     cores: int
     wall: float
     cpu: float
     snakemake: float
-    machine: float
 
 
 def main() -> None:
@@ -74,21 +72,26 @@ def measuring(folder: Path) -> Path:
 
 
 def run(command: list[str], environment: dict[str, str], cores: int) -> Used:
-    started, before = time.monotonic(), machine()
+    adopt_orphans()
+    started = time.monotonic()
     process = subprocess.Popen(command, env=environment)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # /proc holds its times until it is waited for
-    wall, computed = time.monotonic() - started, machine() - before
+    wall = time.monotonic() - started
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    own, children = (sum(map(int, fields[first : first + 2])) / os.sysconf("SC_CLK_TCK") for first in (11, 13))
+    own = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
     if process.wait():
         sys.exit("the run failed")
-    return Used(cores, wall, own + children, own, computed)
+    with contextlib.suppress(ChildProcessError):
+        while os.wait():
+            pass
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Used(cores, wall, used.ru_utime + used.ru_stime, own)
 
 
-def machine() -> float:
-    """CPU-seconds of all processes since the machine was started."""
-    times = psutil.cpu_times()
-    return float(times.user + times.nice + times.system + times.irq + times.softirq)
+def adopt_orphans() -> None:
+    """Makes this process the parent of all descendants whose own parent has ended."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 def jobs(folder: Path) -> Iterator[tuple[str, float, float]]:
@@ -107,9 +110,10 @@ def report(measured: Iterator[tuple[str, float, float]], used: Used) -> None:
     for stage, calls in sorted(stages.items(), key=lambda item: -sum(cpu for _, cpu in item[1])):
         print(f"{stage:12s} {len(calls):5d} {sum(w for w, _ in calls):8.1f} {sum(c for _, c in calls):8.1f}")
     print(f"{'Snakemake':12s} {1:5d} {used.wall:8.1f} {used.snakemake:8.1f}")
-    print(f"\nwhole run: {used.wall:.0f} s on {used.cores} cores, {used.cpu:.0f} CPU-s")
-    busy = used.machine / (used.wall * (os.cpu_count() or 1))
-    print(f"whole machine: {used.machine:.0f} CPU-s, {os.cpu_count()} cores {busy:.0%} busy")
+    counted = used.snakemake + sum(cpu for calls in stages.values() for _, cpu in calls)
+    print(f"{'programs':12s} {'':5s} {'':8s} {used.cpu - counted:8.1f}")
+    busy = used.cpu / (used.wall * used.cores)
+    print(f"\nwhole run: {used.wall:.0f} s, {used.cpu:.0f} CPU-s; {used.cores} cores {busy:.0%} busy")
 
 
 if __name__ == "__main__":
