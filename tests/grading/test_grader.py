@@ -469,6 +469,20 @@ def test_wrong_settings_are_users_errors() -> None:
             Limits(**limits)  # type: ignore[arg-type]
 
 
+def test_closing_ends_what_another_thread_grades() -> None:
+    """Neither thread fails for what the other ends, and no server is started afterwards."""
+    endless = iter(lambda: ("while True: pass", [("", "")] * 4), None)
+    with ThreadPoolExecutor(1) as pool:
+        with Grader(QUICK, workers=2) as grader:
+            grading = pool.submit(lambda: dict(grader.grade_iter(endless)))
+            while not grader.stats.programs:
+                time.sleep(0.01)
+        assert isinstance(grading.exception(60), RuntimeError)
+    assert not grader._servers.running
+    with grader:  # it can be used again
+        assert status(grader, ECHO, "a", "a") == "passed"
+
+
 def test_use_from_a_thread_that_ends_keeps_servers_alive() -> None:
     made: list[Grader] = []
     thread = threading.Thread(target=lambda: made.append(Grader(QUICK, workers=1).__enter__()))

@@ -154,6 +154,48 @@ def test_a_resumed_training_goes_on(letters_model: str, tmp_path: Path, monkeypa
     assert [asked[1] for asked in trainer.vllm_generation.asked] == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("steps", "batches_asked"), [(2, 2), (1, 1)], ids=["before the epoch ends", "after the first batch"]
+)
+def test_nothing_is_drawn_beyond_the_end(
+    steps: int, batches_asked: int, letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = ahead(letters_model, tmp_path, monkeypatch, max_steps=steps)
+    trainer.train()
+    assert [asked[0] for asked in trainer.vllm_generation.asked] == batches(trainer)[:batches_asked]
+
+
+def test_a_second_training_begins_anew(letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = ahead(letters_model, tmp_path, monkeypatch, max_steps=2)
+    trainer.train()
+    trainer._step = trainer.vllm_generation.steps_done = 0
+    trainer.train()
+    assert [asked[0] for asked in trainer.vllm_generation.asked] == 2 * batches(trainer)[:2]
+    assert [asked[1:] for asked in trainer.vllm_generation.asked[2:]] == [(0, False), (0, True)]
+
+
+def test_several_steps_on_parts_of_a_batch(letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "steps_per_generation": 2}
+    trainer = ahead(letters_model, tmp_path, monkeypatch, max_steps=6, **options)
+    trainer.train()
+    assert [asked[0] for asked in trainer.vllm_generation.asked] == batches(trainer)
+    assert [asked[1] for asked in trainer.vllm_generation.asked] == [0, 0, 2]
+
+
+def test_evaluation_takes_nothing_that_was_drawn_ahead(
+    letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even for the very prompts of the next batch."""
+    options = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 16, "max_steps": 2}
+    trainer = ahead(letters_model, tmp_path, monkeypatch, **options)
+    shuffled = [*PROMPTS[6:8], *PROMPTS[4:6]]  # TRL's order of evaluation makes them the next batch's
+    trainer.eval_dataset = Dataset.from_dict({"prompt": shuffled, "problem_id": shuffled})
+    trainer.train()
+    asked = trainer.vllm_generation.asked
+    assert [one[0] for one in asked] == [batches(trainer)[i] for i in (0, 1, 1, 1)]
+    assert [one[1:] for one in asked] == [(0, False), (0, True), (1, False), (2, False)]
+
+
 def test_an_error_of_the_server_ends_the_training(
     letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,8 +244,9 @@ def test_samples_of_an_older_policy_drift(letters_model: str, tmp_path: Path, mo
         ({**SERVER, "vllm_mode": "colocate"}, {"old_policy": "sampler"}, "needs a vLLM server"),
         (SERVER, {"old_policy": "sampler"}, "no rollout_func"),
         (SERVER, {"rollout_func": None}, "it needs old_policy='sampler'"),
+        (SERVER, {"rollout_func": None, "old_policy": "sampler", "tools": [len]}, "it works without tools"),
     ],
-    ids=["no vLLM", "colocated", "rollout function", "ratios to the trainer"],
+    ids=["no vLLM", "colocated", "rollout function", "ratios to the trainer", "tools"],
 )
 def test_what_cannot_run_ahead_is_refused(
     options: dict[str, Any], extra: dict[str, Any], message: str, tmp_path: Path

@@ -84,6 +84,23 @@ def test_a_batch_that_does_not_come_is_dropped() -> None:
         reward.drop()
 
 
+def test_a_batch_that_nobody_asked_for_is_replaced() -> None:
+    with Grader(workers=1) as grader:
+        reward = PassRateReward(grader, PROBLEMS, Limits())
+        reward.start(["print(9)"], ["p/0"])
+        reward.start([SUM], ["p/0"])
+        assert reward([SUM], ["p/0"]) == [1.0]
+
+
+def test_a_closed_grader_ends_a_batch_that_does_not_come() -> None:
+    with Grader(workers=1) as grader:
+        reward = PassRateReward(grader, PROBLEMS, Limits())
+        reward.early(["print(9)"], ["p/0"])
+    reward.start([], [])
+    with pytest.raises(RuntimeError, match="the grader was closed while it graded"):
+        reward(["print(9)"], ["p/0"])
+
+
 def test_an_error_while_grading_reaches_the_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
     with Grader(workers=1) as grader:
         reward = PassRateReward(grader, PROBLEMS, Limits())

@@ -356,6 +356,32 @@ def test_a_generation_that_fails_drops_what_was_graded_early(
     assert [event[0] for event in reward.events] == ["early"] * 3 + ["drop"]
 
 
+def test_an_interrupt_after_the_generation_drops_it_too(
+    letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", Engine)
+    monkeypatch.setattr(PolicyTrainer, "_log_stopped", interrupt)
+    reward = Recorder()
+    with pytest.raises(KeyboardInterrupt):
+        trained(letters_model, tmp_path, "bon_loo1", rewards=reward, stop=["x"], training={"generator": COLOCATED})
+    assert [event[0] for event in reward.events] == ["early"] * 4 + ["drop"]
+
+
+def test_completions_of_an_unknown_prompt_wait_for_the_whole_batch(
+    letters_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as those that a tensor-parallel engine draws for another process."""
+    monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", Engine)
+    reward = Recorder()
+    trainer = trained(letters_model, tmp_path, "bon_loo1", rewards=reward, training={"generator": COLOCATED})
+    before = len(reward.events)
+    trainer._grade_early([9, 9, 9, 9], [[2, 1]])
+    assert len(reward.events) == before
+
+
 # ---- several processes
 SPLIT = ["bon_loo1", "bon_offpolicy", "bon_offpolicy_exact"]
 

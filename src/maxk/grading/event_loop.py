@@ -91,6 +91,8 @@ class EventLoop:
         """Yields (index, verdict) as they are ready."""
         try:
             while True:
+                if self.servers.closed:
+                    raise RuntimeError("the grader was closed while it graded")
                 self._take()
                 self._dispatch()
                 yield from self._drain()

@@ -75,10 +75,9 @@ class Grader:
         self.close()
 
     def close(self) -> None:
-        """Ends all servers; nothing they started outlives this."""
+        """Ends all servers, and a grading in another thread; nothing they started outlives this."""
         self._open = False
-        for server in list(self._servers.running):
-            self._servers.dismiss(server)
+        self._servers.close()
 
     def grade(self, submissions: Iterable[SubmissionLike]) -> list[Verdict]:
         """Verdicts of all submissions, in order.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from maxk.errors import UserError
 from maxk.grading import probe
@@ -26,6 +27,7 @@ class Servers:
         self.reasons: dict[str, str] = {}
         self.running: list[Server] = []
         self._restart_at = self._failing_since = 0.0
+        self.closed = False
 
     def busy(self) -> list[Server]:
         """Those that have jobs."""
@@ -33,6 +35,7 @@ class Servers:
 
     def choose_tier(self) -> None:
         """Takes the tier asked for, or the strongest that starts and withstands a probe. Raises SandboxUnavailable."""
+        self.closed = False
         names = TIERS if self._wanted == "auto" else (self._wanted,)
         for name in names:
             try:
@@ -67,9 +70,16 @@ class Servers:
         self.running.append(server)
 
     def dismiss(self, server: Server) -> None:
-        """Ends a server, and all that it has started."""
-        self.running.remove(server)
-        server.process.close()
+        """Ends a server, and all that it has started. `close` in another thread may have done so before."""
+        with suppress(ValueError):
+            self.running.remove(server)
+            server.process.close()
+
+    def close(self) -> None:
+        """Ends all servers, and whatever grades by them in another thread."""
+        self.closed = True
+        for server in list(self.running):
+            self.dismiss(server)
 
     def of_kind(self, kind: str) -> list[Server]:
         """Servers for programs without numpy, with it, or for checkers; the latter two start when first needed.
@@ -79,7 +89,7 @@ class Servers:
         next attempt comes a little later. Raises StartError if there is no server for long.
         """
         pool = [server for server in self.running if server.kind == kind]
-        if len(pool) >= self.workers or time.monotonic() < self._restart_at:
+        if self.closed or len(pool) >= self.workers or time.monotonic() < self._restart_at:
             return pool
         fresh: list[Server] = []
         problem: Exception | None = None

@@ -36,12 +36,12 @@ class PassRateReward:
         self._grader, self._limits = grader, limits
         self._problems = {problem.problem_id: problem for problem in problems}
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grading")
-        self._arriving: _Arriving = SimpleQueue()
+        self._arriving: _Arriving | None = None  # of a batch that is not complete
         self._graded: Future[dict[_Answer, float | None]] | None = None
 
     def early(self, completions: Sequence[Any], problem_id: Sequence[str]) -> None:
         """Begins to grade completions; `start` or `drop` must follow."""
-        if self._graded is None:
+        if self._arriving is None:
             self._arriving = SimpleQueue()
             self._graded = self._thread.submit(self._grade, self._arriving)
         for answer in _answers(completions, problem_id):
@@ -50,13 +50,17 @@ class PassRateReward:
     def start(self, completions: Sequence[Any], problem_id: Sequence[str]) -> None:
         """Begins to grade a whole batch, but for completions that `early` was given."""
         self.early(completions, problem_id)
-        self._arriving.put(None)
+        self._complete()
 
     def drop(self) -> None:
-        """Forgets what `early` was given: the rest of the batch will not come."""
-        if self._graded is not None:
+        """Forgets what `early` or `start` was given: nobody will ask for it."""
+        self._complete()
+        self._graded = None
+
+    def _complete(self) -> None:
+        if self._arriving is not None:
             self._arriving.put(None)
-            self._graded = None
+            self._arriving = None
 
     def __call__(self, completions: Sequence[Any], problem_id: Sequence[str], **_: Any) -> Rewards:
         """One reward in [0, 1] per completion, None if it could not be graded."""

@@ -111,25 +111,25 @@ class PolicyTrainer(MaxkTrainer):
         if problem is None:
             return
         texts = self.processing_class.batch_decode(completions, skip_special_tokens=True)
-        for reward in self.reward_funcs:
-            if hasattr(reward, "early"):
-                reward.early(texts, [problem] * len(texts))
+        self._call_rewards("early", texts, [problem] * len(texts))
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
         try:
             output: tuple[Any, ...] = super()._generate(prompts)
+            _, _, _, completions, *_ = output
+            if self._stop:
+                self._log_stopped([text_of(one) for one in completions])
+            self._call_rewards("start", completions, self._problem_ids)
         except BaseException:
-            for reward in self.reward_funcs:
-                if hasattr(reward, "drop"):
-                    reward.drop()
+            self._call_rewards("drop")  # the rest of the batch will not come
             raise
-        _, _, _, completions, *_ = output
-        if self._stop:
-            self._log_stopped([text_of(one) for one in completions])
-        for reward in self.reward_funcs:
-            if hasattr(reward, "start"):
-                reward.start(completions, self._problem_ids)
         return output
+
+    def _call_rewards(self, method: str, *args: Any) -> None:
+        """Calls a method of those reward functions that have it."""
+        for reward in self.reward_funcs:
+            if hasattr(reward, method):
+                getattr(reward, method)(*args)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         loss: Tensor = super()._compute_loss(model, inputs)

@@ -6,54 +6,89 @@ log-probabilities (`old_policy="sampler"`).
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 Prompts = list[list[int]]  # token ids
 
 
+@dataclass
+class _Asked:
+    """A request of completions, in a thread."""
+
+    prompts: Prompts
+    num_generations: int
+    found: Future[Any]
+
+
 class Ahead:
     """Replaces `generation.generate`, TRL's call of its vLLM server.
 
-    upcoming   gives the prompts of the next generation batch, or None where the next call is not known.
+    training   says whether a call is for training; evaluation takes nothing that was drawn ahead.
+    upcoming   gives the prompts of the next generation batch of training, or None if there is none.
     """
 
-    def __init__(self, generation: Any, upcoming: Callable[[], Prompts | None]) -> None:
-        self._generate, self._upcoming = generation.generate, upcoming
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="generation")
-        self._asked: tuple[Prompts, Future[Any]] | None = None
+    def __init__(self, generation: Any, training: Callable[[], bool], upcoming: Callable[[], Prompts | None]) -> None:
+        self._generate, self._training, self._upcoming = generation.generate, training, upcoming
+        self._asked: _Asked | None = None
         generation.generate = self.generate
 
     def wait(self) -> None:
         """Returns when the server is idle; only then may its weights change."""
         if self._asked is not None:
-            wait([self._asked[1]])
+            wait([self._asked.found])
+
+    def forget(self) -> None:
+        """Drops what was drawn ahead."""
+        self.wait()
+        self._asked = None
 
     def generate(self, prompts: Prompts, **options: Any) -> Any:
         """Completions of these prompts, drawn beforehand if they were foreseen; then asks for the next."""
-        if self._asked is not None and self._asked[0] == prompts:
-            found = self._asked[1].result()
-            self._asked = None
+        if not self._training():
+            return self._generate(prompts=prompts, **options)
+        asked, self._asked, n = self._asked, None, options["num_generations"]
+        if asked is not None and (asked.prompts, asked.num_generations) == (prompts, n):
+            found = asked.found.result()
         else:
             found = self._generate(prompts=prompts, **options)
         if (upcoming := self._upcoming()) is not None:
             options["profiler"] = None  # TRL's measures one call
-            self._asked = upcoming, self._thread.submit(self._generate, prompts=upcoming, **options)
+            self._asked = _Asked(upcoming, n, in_background(lambda: self._generate(prompts=upcoming, **options)))
         return found
+
+
+def in_background(call: Callable[[], Any]) -> Future[Any]:
+    """The result of a call in a daemon thread: a server that does not answer must not keep the process from ending."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="generation", daemon=True).start()
+    return future
 
 
 class Lookahead:
     """Reads batches before their time; `seen` are those of the optimiser step that is running, and later ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, batches: Iterator[Any]) -> None:
         self.seen: list[Any] = []
-        self._waiting: deque[Any] = deque()
+        self._batches, self._waiting = batches, deque[Any]()
 
-    def over(self, batches: Iterator[Any], count: int, further: int) -> Iterator[Any]:
+    def reads(self, batches: Iterator[Any]) -> bool:
+        return self._batches is batches
+
+    def next(self, count: int, further: int) -> Iterator[Any]:
         """The next `count` batches, after reading `further` more."""
-        self._waiting.extend(islice(batches, max(0, count + further - len(self._waiting))))
+        self._waiting.extend(islice(self._batches, max(0, count + further - len(self._waiting))))
         self.seen = list(self._waiting)
         return iter([self._waiting.popleft() for _ in range(min(count, len(self._waiting)))])

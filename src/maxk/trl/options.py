@@ -33,14 +33,23 @@ def as_objective(given: Given, n: int) -> Objective:
 
 
 def require_supported(
-    config: Any, objective: Objective, old_policy: str, kl_reference: str, has_rollout: bool, generate_ahead: bool
+    config: Any,
+    objective: Objective,
+    old_policy: str,
+    kl_reference: str,
+    generate_ahead: bool,
+    given: Mapping[str, Any],
 ) -> None:
-    """Raises ValueError naming every option that would change what the objective's advantages or π_old mean."""
+    """Raises ValueError naming every option that would change what the objective's advantages or π_old mean.
+
+    given: the arguments of GRPOTrainer, by name.
+    """
+    has_rollout = given.get("rollout_func") is not None
     refused = [
         *_unsupported(config, objective),
         *_unsupported_old_policy(config, old_policy, has_rollout),
         *_unsupported_kl_reference(config, kl_reference),
-        *(_unsupported_ahead(config, old_policy, has_rollout) if generate_ahead else ()),
+        *(_unsupported_ahead(config, old_policy, given) if generate_ahead else ()),
     ]
     if refused:
         raise ValueError(f"MaxkTrainer: {'; '.join(refused)}")
@@ -94,9 +103,12 @@ def _unsupported_kl_reference(config: Any, kl_reference: str) -> Iterator[str]:
         yield "kl_reference='old' with importance_sampling_level='sequence' needs use_bias_correction_kl=False"
 
 
-def _unsupported_ahead(config: Any, old_policy: str, has_rollout: bool) -> Iterator[str]:
-    if not config.use_vllm or config.vllm_mode != "server" or has_rollout:
+def _unsupported_ahead(config: Any, old_policy: str, given: Mapping[str, Any]) -> Iterator[str]:
+    if not config.use_vllm or config.vllm_mode != "server" or given.get("rollout_func") is not None:
         yield "generate_ahead=True needs a vLLM server (use_vllm=True, vllm_mode='server', no rollout_func)"
+        return
+    if given.get("tools") or given.get("environment_factory"):
+        yield "generate_ahead=True foresees one turn; it works without tools and environments"
     if old_policy != "sampler":
         yield "generate_ahead=True draws from an older policy than the trainer's; it needs old_policy='sampler'"
     if config.world_size > 1:

@@ -54,12 +54,13 @@ class MaxkTrainer(GRPOTrainer):
         config = given.get("args") or GRPOConfig  # the class holds the defaults
         self.objective = as_objective(objective, config.num_generations)
         self.old_policy, self.kl_reference = old_policy, kl_reference
-        has_rollout = given.get("rollout_func") is not None
-        require_supported(config, self.objective, old_policy, kl_reference, has_rollout, generate_ahead)
+        require_supported(config, self.objective, old_policy, kl_reference, generate_ahead, given)
         with no_reference_model(config, kl_reference):
             super().__init__(*args, **kwargs)
         if self._is_vlm and self.objective.off_policy:
             raise ValueError("MaxkTrainer: off-policy objectives do not support models with image inputs")
+        if self._is_vlm and generate_ahead:
+            raise ValueError("MaxkTrainer: generate_ahead=True does not support models with image inputs")
         self._combined_rewards: Tensor  # [completions of all processes] that were graded last
         self._rewards: Tensor  # [groups of all processes, n] of the last generation batch
         self._generated_at = self._recomputed_at = -1  # optimiser steps done at generation, and at the last recomputing
@@ -71,9 +72,11 @@ class MaxkTrainer(GRPOTrainer):
             return_no_logprobs(self.vllm_generation)
         if self.use_vllm and self.vllm_mode == "colocate" and self.args.vllm_tensor_parallel_size == 1:
             request_groups(self.vllm_generation)
-        self._lookahead = Lookahead()
+        self._lookahead = Lookahead(iter(()))
         self._lookahead_from = 0  # TRL's `_step` at the first batch of the lookahead
-        self._ahead = Ahead(self.vllm_generation, self._upcoming) if generate_ahead else None
+        self._ahead: Ahead | None = None
+        if generate_ahead:
+            self._ahead = Ahead(self.vllm_generation, lambda: bool(self.model.training), self._upcoming)
 
     def _can_hold_groups(self) -> bool:
         """Whether micro-batches can be made of all the groups that the objective needs together."""
@@ -140,7 +143,10 @@ class MaxkTrainer(GRPOTrainer):
     # ---- generation
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: Any) -> Any:
         if self._ahead is not None:
-            epoch_iterator = self._lookahead.over(epoch_iterator, num_batches, self._steps_to_next_generation)
+            if not self._lookahead.reads(epoch_iterator):  # a new epoch, or a new training
+                self._lookahead = Lookahead(epoch_iterator)
+                self._ahead.forget()
+            epoch_iterator = self._lookahead.next(num_batches, self._steps_to_next_generation)
             self._lookahead_from = self._step
         return super().get_batch_samples(epoch_iterator, num_batches, device)
 
@@ -149,9 +155,10 @@ class MaxkTrainer(GRPOTrainer):
         return int(self.args.num_iterations * self.args.steps_per_generation)
 
     def _upcoming(self) -> Prompts | None:
-        """Prompts of the generation batch after this one; None at the end of an epoch, and in evaluation."""
+        """Prompts of the generation batch after this one; None at the end of an epoch, and of the training."""
         place = self._step - self._lookahead_from + self._steps_to_next_generation
-        if not self.model.training or place >= len(self._lookahead.seen):
+        left = (self.state.max_steps - self.state.global_step) * self.args.gradient_accumulation_steps
+        if place >= min(left, len(self._lookahead.seen)):
             return None
         found: Prompts = self._tokenize_prompts([row["prompt"] for row in self._lookahead.seen[place]])[0]
         return found
@@ -303,7 +310,10 @@ class MaxkTrainer(GRPOTrainer):
             self._metrics["train"][name].append(value)
 
     def _log_sampler_drift(self, ratios: Tensor) -> None:
-        """Quantiles of π_θ/π_sampler, from log-ratios [B] of a policy that has not moved since generation."""
+        """Quantiles of π_θ/π_sampler, from log-ratios [B], before the first step on a batch.
+
+        They are the sampler's rounding, and with `generate_ahead` the policy's move during a batch, too.
+        """
         for name, value in ratio_quantiles(ratios.double()).items():
             self._metrics["train"][f"sampler_{name}"].append(value)
 
