@@ -196,8 +196,8 @@ def _held(seconds: float, processes: int, fraction: float, jobs: int, profile: P
 def wall_hours(config: Config, rows: pd.DataFrame, profile: Profile, cores: int) -> tuple[float, float]:
     """Hours on the GPUs and so many cores: if none is ever idle, and if every stage waits for the one before to end.
 
-    A stage takes as long as one of its jobs at least. The first is a bound; a run with few jobs takes the second, one
-    with many is in between. `base`, `prepare`, `score` and reports are not counted.
+    A stage takes as long as one of its jobs at least. The first is a bound; a run with few jobs takes about the second.
+    `base`, `prepare`, `score` and reports are not counted, nor parts of a GPU that stay free since no job fits.
     """
     devices = max(1, _devices(config, profile))
     amounts = rows[["device_hours", "core_hours"]] / [devices, cores]
@@ -231,7 +231,7 @@ def lines(config: Config, rates: Rates, name: str, cores: int) -> Iterator[str]:
     least, in_turn = map(_time, wall_hours(config, rows, profile, cores))
     devices = _devices(config, profile)
     machine = f"{markdown.count(devices, 'GPU')} and " * bool(devices) + markdown.count(cores, "core")
-    yield f"{least} on {machine} if none is ever idle, {in_turn} if all training, sampling and grading take turns"
+    yield f"{least} on {machine} if none is ever idle; {in_turn} if training, sampling and grading follow one another"
     yield "not in these times: preparing problems and the base model, scores and reports"
     yield f"{_size(peak_disk_gb(config, rows, profile))} of disk at most, with the checkpoints of training jobs"
     if config.experiments:
