@@ -193,6 +193,7 @@ MISTAKES = {
     ),
     "a tab in YAML": Mistake(PLAN, ("config mine.yaml: not valid YAML", "line 1"), mine("\ttraining: {}")),
     "a list for a config": Mistake(PLAN, ("config mine.yaml: expected keys and values",), mine("- seeds")),
+    "no cores": Mistake("maxk plan --cores 0", ("--cores must be at least 1, got 0",)),
     "no such config file": Mistake("maxk plan --config mien.yaml", ("config mien.yaml: no such file",)),
     "no run yet": Mistake(
         "maxk score base --config results/other/config.json",

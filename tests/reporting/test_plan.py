@@ -13,7 +13,7 @@ from maxk.artifacts.records import Problem, Provenance, Test
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.reporting import plan
-from maxk.reporting.plan import Rates
+from maxk.reporting.plan import Profile, Rates
 from maxk.resources import memory
 
 
@@ -62,7 +62,7 @@ def test_the_sums(config: Config, rates: Rates, tmp_path: Path, monkeypatch: pyt
     assert train.disk_gb == pytest.approx(2 * profile.policy_gb.value)
     peak = plan.peak_disk_gb(config.model_copy(update={"gpus": 1}), rows, profile)
     assert peak == pytest.approx(train.disk_gb + sample.disk_gb + 3 * profile.checkpoint_gb.value)  # one at a time
-    total = next(line for line in plan.lines(config, rates, "7b-h100") if "\ntotal " in line).splitlines()[-1]
+    total = next(line for line in plan.lines(config, rates, "7b-h100", 1) if "\ntotal " in line).splitlines()[-1]
     jobs, samples = 1 + 1 + train.jobs + sample.jobs + verify.jobs + 3, train.samples + sample.samples
     assert total.split()[:6] == ["total", f"{jobs:.0f}", "-", "-", "-", f"{samples:,.0f}"]
 
@@ -70,8 +70,8 @@ def test_the_sums(config: Config, rates: Rates, tmp_path: Path, monkeypatch: pyt
 def test_the_experiments_that_a_plan_leaves_out_are_named(defaults: dict, rates: Rates, root: Path) -> None:
     paper = configuration.parse(configuration.overlay(defaults, configuration.read_yaml(root / "config/paper.yaml")))
     said = "not in this plan: experiments k_sweep (add `--experiment NAME`)"
-    assert said in list(plan.lines(paper, rates, "7b-h100"))
-    assert "not in this plan" not in "\n".join(plan.lines(paper.restricted_to("k_sweep"), rates, "7b-h100"))
+    assert said in list(plan.lines(paper, rates, "7b-h100", 1))
+    assert "not in this plan" not in "\n".join(plan.lines(paper.restricted_to("k_sweep"), rates, "7b-h100", 1))
 
 
 def test_processes_share_the_tokens_and_hold_their_gpus(defaults: dict, rates: Rates, root: Path) -> None:
@@ -79,6 +79,105 @@ def test_processes_share_the_tokens_and_hold_their_gpus(defaults: dict, rates: R
     row = plan.plan(paper, rates.profiles["7b-h100"]).loc["train grpo"]
     assert row.gpus == 8
     assert row.device_hours == pytest.approx(8 * row.hours)
+
+
+ROUND = {
+    "generated_tokens_per_s": 100, "trained_tokens_per_s": 200, "tests_per_s": 10, "prompt_tokens": 10,
+    "completion_tokens": 20, "bytes_per_token": 1, "startup_s": 100, "policy_gb": 1, "checkpoint_gb": 1,
+}  # fmt: skip
+
+
+def profile(**more: float) -> Profile:
+    """One GPU with round rates."""
+    rates = {key: {"value": value, "unit": "-", "from": "-"} for key, value in {**ROUND, **more}.items()}
+    return Profile.model_validate({"bases": [], "devices": 1, **rates})
+
+
+def shared(config: Config, gpus: int) -> Config:
+    """Two trainings and six sampling jobs, of which two and three fit on a GPU."""
+    training = config.training.model_copy(update={"gpu": 0.38})
+    sampling = config.sampling.model_copy(update={"gpu": 0.3})
+    return config.model_copy(update={"gpus": gpus, "training": training, "sampling": sampling})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "trainings", "sampling"),
+    [(1, 1, 2), (2, 0, 2), (3, 0, 1), (6, 0, 0)],  # others on a job's GPU
+)
+def test_jobs_that_share_a_gpu_take_longer_and_count_their_fraction(
+    config: Config, gpus: int, trainings: int, sampling: int
+) -> None:
+    """A training generates 32,000 tokens in 320 s, trains on 3 × 48,000 in 720 s, and grades 6,400 tests in 640 s."""
+    rows = plan.plan(shared(config, gpus), profile(training_neighbour=0.25, sampling_neighbour=0.5))
+    train, sample = rows.loc["train bon_offpolicy"], rows.loc["sample"]
+    assert (train.gpus, sample.gpus) == (0.38, 0.3)
+    seconds = 100 + (320 + 720) * (1 + 0.25 * trainings) + 640
+    assert train.hours * 3600 == pytest.approx(seconds)
+    assert train.device_hours * 3600 == pytest.approx(2 * 0.38 * seconds)
+    seconds = 100 + 256 * (1 + 0.5 * sampling)  # 7,680 × 20 tokens in six jobs
+    assert sample.hours * 3600 == pytest.approx(seconds)
+    assert sample.device_hours * 3600 == pytest.approx(6 * 0.3 * seconds)
+
+
+def test_sharing_gains_nothing_until_it_is_measured(config: Config) -> None:
+    """Two jobs on a GPU take twice as long, three three times."""
+    rows = plan.plan(shared(config, 1), profile())
+    assert rows.hours["train bon_offpolicy"] * 3600 == pytest.approx(100 + 2 * (320 + 720) + 640)
+    assert rows.hours["sample"] * 3600 == pytest.approx(100 + 3 * 256)
+
+
+@pytest.mark.parametrize(
+    ("cores", "least", "in_turn"),
+    [
+        (4, 2 * 0.38 * 2040 + 6 * 0.3 * 612, 2040 + 6 * 0.3 * 612 + 3072 / 4),  # the GPU; one training, all else
+        (1, 2 * 640 + 3072, 2040 + 6 * 0.3 * 612 + 3072),  # the core
+        (64, 2 * 0.38 * 2040 + 6 * 0.3 * 612, 2040 + 6 * 0.3 * 612 + 512),  # one job of grading at least
+    ],
+)
+def test_wall_time_is_that_of_the_busiest_or_of_stages_in_turn(
+    config: Config, cores: int, least: float, in_turn: float
+) -> None:
+    """Two trainings of 2,040 s, six sampling jobs of 612 s, grading of 3,072 core-seconds in six jobs of one core."""
+    known, shares = profile(training_neighbour=0.25, sampling_neighbour=0.5), shared(config, 1)
+    found = plan.wall_hours(shares, plan.plan(shares, known), known, cores)
+    assert found == pytest.approx((least / 3600, in_turn / 3600))
+    shown = f"{least / 60:.0f} min on 1 GPU and {cores} core{'s' * (cores > 1)} if none is ever idle"
+    assert any(line.startswith(shown) for line in plan.lines(shares, Rates(profiles={"x": known}), "x", cores))
+
+
+def test_checkpoints_of_trainings_that_fit_at_once(config: Config) -> None:
+    """Two of 0.38 fit on each of two GPUs, a third on neither: four of six."""
+    six = shared(config, 2).model_copy(update={"seeds": [0, 1, 2, 3, 4, 5]})
+    rows = plan.plan(six, profile())
+    assert plan.peak_disk_gb(six, rows, profile()) - rows.disk_gb.sum() == pytest.approx(3 * 4)
+
+
+# Wall time, in minutes, of runs that are described in benchmarks/README.md, "Two GPUs".
+FOUR = ["grpo", "bon_mean", "bon_loo1", "grpo_entropy"]
+MEASURED = {
+    "four on-policy": (24.2, FOUR, 0.38, {"gpu": 0.12, "shards": 4}),
+    "two off-policy": (23.6, ["bon_offpolicy", "bon_offpolicy_loo2"], 0.24, {"shards": 8}),
+}
+
+
+@pytest.mark.parametrize("run", MEASURED)
+def test_measured_runs_are_predicted_within_a_quarter(defaults: dict, rates: Rates, root: Path, run: str) -> None:
+    minutes, policies, training, sampling = MEASURED[run]
+    mini = configuration.read_yaml(root / "config/mini.yaml")
+    changes = {
+        **mini,
+        "gpus": 2,
+        "seeds": [0],
+        "experiments": {},
+        "objectives": {name: mini["objectives"][name] for name in policies},
+        "training": {**mini["training"], "gpu": training},
+        "sampling": {**mini["sampling"], **sampling},
+        "verification": {**mini["verification"], "workers": 4},
+    }
+    config, known = configuration.parse(configuration.overlay(defaults, changes)), rates.profiles["0.5b-h200"]
+    least, in_turn = (60 * hours for hours in plan.wall_hours(config, plan.plan(config, known), known, 32))
+    assert least < minutes
+    assert in_turn == pytest.approx(minutes, rel=0.25)
 
 
 def test_work_without_gpus_is_core_hours(config: Config, rates: Rates) -> None:
@@ -140,7 +239,7 @@ def test_an_unknown_base_or_profile_is_named(config: Config, rates: Rates) -> No
 
 
 def test_a_fault_in_the_rates_is_named(root: Path, tmp_path: Path) -> None:
-    text = (root / "config" / "rates.yaml").read_text().replace("value: 800", "value: 0", 1)
+    text = (root / "config" / "rates.yaml").read_text().replace("value: 11400", "value: 0", 1)
     path = tmp_path / "rates.yaml"
     path.write_text(text)
     with pytest.raises(UserError, match=r"rates\.yaml: profiles\.pocket-cpu\.tests_per_s\.value: .* got 0"):

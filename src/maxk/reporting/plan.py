@@ -1,8 +1,9 @@
 """The cost of an experiment, before it runs: jobs, samples, test runs, GPU time and disk, from its config and rates.
 
 `config/rates.yaml` holds the rates, each with its unit and source, for a base model and a device. Problems are counted
-in the prepared files if there are any, else assumed. GPU time is what a scheduler counts: a job holds its GPUs while it
-loads the model, and while a training step's programs are graded (`maxk plan --config config/paper.yaml`).
+in the prepared files if there are any, else assumed. GPU time is what a scheduler counts: a job holds its GPUs, or its
+fraction of one (`training.gpu`, `sampling.gpu`), while it loads the model, and while a training step's programs are
+graded (`maxk plan --config config/paper.yaml`). Jobs on one GPU slow each other down.
 """
 
 from __future__ import annotations
@@ -33,8 +34,17 @@ class Rate(BaseModel):
     source: str = Field(alias="from")
 
 
+_NO_GAIN = Rate.model_validate(
+    {"value": 1, "unit": "of a job's time alone per other job on its GPU", "from": "assumed: sharing gains nothing"}
+)
+
+
 class Profile(BaseModel):
-    """Rates of a base model on a device; a job uses `devices` GPUs (0: one CPU core)."""
+    """Rates of a base model on a device; a job uses `devices` GPUs (0: one CPU core).
+
+    Speeds are those of a job alone on its GPU. Every other job there adds `training_neighbour` or `sampling_neighbour`
+    times a job's time alone.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     bases: tuple[str, ...]
@@ -48,6 +58,8 @@ class Profile(BaseModel):
     startup_s: Rate
     policy_gb: Rate
     checkpoint_gb: Rate
+    training_neighbour: Rate = _NO_GAIN
+    sampling_neighbour: Rate = _NO_GAIN
 
 
 class Rates(BaseModel):
@@ -98,7 +110,8 @@ def count(config: Config, name: str, split: str) -> Count:
 def plan(config: Config, profile: Profile) -> pd.DataFrame:
     """One row per stage, and per objective for training, with the columns of `_SHOWN`; 0 where one does not apply.
 
-    Jobs, samples, tests, GPU time, CPU time and disk are sums over jobs; GPUs, memory and time are those of each.
+    Jobs, samples, tests, GPU time, CPU time and disk are sums over jobs; GPUs, memory and time are those of each, which
+    has as many jobs of its stage on its GPU as there are and fit.
     """
     counts = [count(config, name, "test") for name in config.evaluated]
     policies, n = len(config.policies), config.sampling.n
@@ -106,7 +119,9 @@ def plan(config: Config, profile: Profile) -> pd.DataFrame:
     tests = policies * n * sum(one.tests for one in counts)
     jobs = policies * config.sampling.shards
     tokens = samples * profile.completion_tokens.value
-    drawing = tokens / profile.generated_tokens_per_s.value / config.sampling.gpus / jobs + profile.startup_s.value
+    drawing = tokens / profile.generated_tokens_per_s.value / config.sampling.gpus / jobs
+    others = _neighbours(config, profile, jobs, config.sampling.gpus, config.sampling.gpu)
+    drawing *= 1 + others * profile.sampling_neighbour.value
     graded = tests / profile.tests_per_s.value / SECONDS
     rows: dict[str, dict[str, float]] = {
         "prepare": {
@@ -116,7 +131,7 @@ def plan(config: Config, profile: Profile) -> pd.DataFrame:
         "base": {"jobs": 1},
         **{f"train {objective}": _training(config, objective, profile) for objective in config.objectives},
         "sample": {
-            **_held(drawing, config.sampling.gpus, jobs, profile),
+            **_held(drawing + profile.startup_s.value, config.sampling.gpus, config.sampling.gpu, jobs, profile),
             "memory_gb": memory.sample(config) / 1e3,
             "samples": samples,
             "disk_gb": tokens * profile.bytes_per_token.value / 1e9,
@@ -143,6 +158,8 @@ def _training(config: Config, objective: str, profile: Profile) -> dict[str, flo
     tokens = samples * (profile.prompt_tokens.value + profile.completion_tokens.value) * training.iterations
     work = samples * profile.completion_tokens.value / profile.generated_tokens_per_s.value
     work += tokens / profile.trained_tokens_per_s.value
+    others = _neighbours(config, profile, len(config.objectives) * seeds, training.processes, training.gpu)
+    work *= 1 + others * profile.training_neighbour.value
     graded = tests / profile.tests_per_s.value
     seconds = (work + graded / config.verification.workers) / training.processes + profile.startup_s.value
     return {
@@ -151,14 +168,42 @@ def _training(config: Config, objective: str, profile: Profile) -> dict[str, flo
         "tests": seeds * tests,
         "core_hours": seeds * graded / SECONDS,
         "disk_gb": seeds * profile.policy_gb.value,
-        **_held(seconds, training.processes, seeds, profile),
+        **_held(seconds, training.processes, training.gpu, seeds, profile),
     }
 
 
-def _held(seconds: float, devices: int, jobs: int, profile: Profile) -> dict[str, float]:
-    """The time of jobs of so many seconds: on GPUs, or on cores if the profile has no GPU."""
-    each, held = {"jobs": jobs, "hours": seconds / SECONDS}, seconds / SECONDS * devices * jobs
-    return {**each, "gpus": devices, "device_hours": held} if profile.devices else {**each, "core_hours": held}
+def _devices(config: Config, profile: Profile) -> int:
+    """GPUs of the machine; 0 if the profile has none."""
+    return profile.devices and (config.gpus or profile.devices)
+
+
+def _neighbours(config: Config, profile: Profile, jobs: int, processes: int, fraction: float) -> int:
+    """Other jobs on a job's GPU: jobs go to the GPU with most room, so they share one only when there are too few."""
+    if not profile.devices:
+        return 0
+    return min(100 // gpus.percent(fraction), math.ceil(jobs * processes / _devices(config, profile))) - 1
+
+
+def _held(seconds: float, processes: int, fraction: float, jobs: int, profile: Profile) -> dict[str, float]:
+    """The time of jobs of so many seconds: on fractions of GPUs, or on cores if the profile has no GPU."""
+    each, held = {"jobs": jobs, "hours": seconds / SECONDS}, seconds / SECONDS * processes * jobs
+    if not profile.devices:
+        return {**each, "core_hours": held}
+    part = gpus.percent(fraction) / 100
+    return {**each, "gpus": processes * part, "device_hours": held * part}
+
+
+def wall_hours(config: Config, rows: pd.DataFrame, profile: Profile, cores: int) -> tuple[float, float]:
+    """Hours on the GPUs and so many cores: if none is ever idle, and if every stage waits for the one before to end.
+
+    A stage takes as long as one of its jobs at least. The first is a bound; a run with few jobs takes about the second.
+    `base`, `prepare`, `score` and reports are not counted, nor parts of a GPU that stay free since no job fits.
+    """
+    devices = max(1, _devices(config, profile))
+    amounts = rows[["device_hours", "core_hours"]] / [devices, cores]
+    stages = rows[["hours"]].join(amounts).groupby(lambda row: row.split()[0])
+    in_turn = stages.agg({"hours": "max", "device_hours": "sum", "core_hours": "sum"}).max(axis=1).sum()
+    return float(amounts.sum().max()), float(in_turn)
 
 
 def peak_disk_gb(config: Config, rows: pd.DataFrame, profile: Profile) -> float:
@@ -168,14 +213,14 @@ def peak_disk_gb(config: Config, rows: pd.DataFrame, profile: Profile) -> float:
     """
     trained = [config.training_of(objective) for objective in config.objectives]
     jobs = len(trained) * len(config.seeds)
-    taken = [gpus.percent(training.gpu) * training.processes_per_node for training in trained]
-    at_once = min(jobs, max(1, 100 * config.gpus // min(taken))) if trained else 0
+    fit = [config.gpus * (100 // gpus.percent(one.gpu)) // one.processes_per_node for one in trained]
+    at_once = min(jobs, max(1, *fit)) if trained else 0
     return float(rows.disk_gb.sum()) + 3 * at_once * profile.checkpoint_gb.value
 
 
 # -------------------------------------------------------------------------------------------------------------- text
-def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
-    """The plan as text: the table, the datasets, and the rates with their sources."""
+def lines(config: Config, rates: Rates, name: str, cores: int) -> Iterator[str]:
+    """The plan as text for a machine of so many cores: the table, the datasets, and the rates with their sources."""
     profile = rates.profiles[name]
     rows = plan(config, profile)
     datasets = markdown.count(len(config.evaluated), "dataset")
@@ -183,10 +228,11 @@ def lines(config: Config, rates: Rates, name: str) -> Iterator[str]:
     yield ""
     yield _table(rows)
     yield ""
-    if profile.devices:
-        devices = config.gpus or profile.devices
-        time = _time(rows.device_hours.sum() / devices)
-        yield f"{time} on {markdown.count(devices, 'GPU')}, if none is ever idle"
+    least, in_turn = map(_time, wall_hours(config, rows, profile, cores))
+    devices = _devices(config, profile)
+    machine = f"{markdown.count(devices, 'GPU')} and " * bool(devices) + markdown.count(cores, "core")
+    yield f"{least} on {machine} if none is ever idle; {in_turn} if training, sampling and grading follow one another"
+    yield "not in these times: preparing problems and the base model, scores and reports"
     yield f"{_size(peak_disk_gb(config, rows, profile))} of disk at most, with the checkpoints of training jobs"
     if config.experiments:
         yield f"not in this plan: experiments {', '.join(config.experiments)} (add `--experiment NAME`)"
@@ -228,7 +274,7 @@ def _size(gb: float) -> str:
 
 _SHOWN: dict[str, tuple[str, Callable[[float], str]]] = {
     "jobs": ("jobs", _count),
-    "gpus": ("GPUs/job", _count),
+    "gpus": ("GPUs/job", "{:g}".format),
     "memory_gb": ("memory/job", _size),
     "hours": ("time/job", _time),
     "samples": ("samples", _count),
