@@ -122,6 +122,15 @@ def test_a_seed_column_is_read(tmp_path: Path) -> None:
     assert system.estimates("pass", [1]).tolist() == [[[0.25], [0.5]], [[0.75], [1.0]]]
 
 
+def test_a_file_is_not_two_seeds(tmp_path: Path) -> None:
+    """Not under another name either: equal seeds would show no spread between trainings."""
+    file = csv(tmp_path / "a.csv", [("p", 4, 1), ("q", 4, 2)])
+    (tmp_path / "b.csv").symlink_to(file)
+    for second in (file, tmp_path / "b.csv", tmp_path / "x" / ".." / "a.csv"):
+        with pytest.raises(UserError, match=r"a.csv: given twice; give each seed of a system its own file"):
+            read(f"x={file},{second}")
+
+
 def test_holm_is_over_the_pairs_at_one_k(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     each = [

@@ -92,6 +92,21 @@ def test_a_batch_that_nobody_asked_for_is_replaced() -> None:
         assert reward([SUM], ["p/0"]) == [1.0]
 
 
+def test_a_call_completes_a_batch_that_began_early() -> None:
+    with Grader(workers=1) as grader:
+        reward = PassRateReward(grader, PROBLEMS, Limits())
+        reward.early(["print(9)"], ["p/0"])
+        assert reward(["print(9)", SUM], ["p/0", "p/0"]) == [0.25, 1.0]
+
+
+def test_a_wrong_call_leaves_nothing_behind() -> None:
+    with Grader(workers=1) as grader:
+        reward = PassRateReward(grader, PROBLEMS, Limits())
+        with pytest.raises(ValueError, match="zip"):
+            reward([SUM], ["p/0", "p/1"])
+        assert reward([SUM], ["p/0"]) == [1.0]
+
+
 def test_a_closed_grader_ends_a_batch_that_does_not_come() -> None:
     with Grader(workers=1) as grader:
         reward = PassRateReward(grader, PROBLEMS, Limits())

@@ -182,11 +182,16 @@ Reader = Callable[[Path], Sequence[Seed]]
 
 
 def read_system(given: str, read: Reader) -> System:
-    """A system from `[NAME=]FILE[,FILE…]`, one file per seed. Raises UserError if a file cannot be read."""
+    """A system from `[NAME=]FILE[,FILE…]`, one file per seed.
+
+    Raises UserError if a file cannot be read, or is given twice: two equal seeds would show no spread between seeds.
+    """
     name, _, rest = given.partition("=")
     if not rest or "/" in name or Path(given).exists():
         name, rest = "", given
     paths = [rest] if Path(rest).exists() else rest.split(",")
+    if repeated := [path for path in paths if sum(Path(path).resolve() == Path(one).resolve() for one in paths) > 1]:
+        raise UserError(f"{repeated[0]}: given twice; give each seed of a system its own file")
     seeds = [seed for path in paths for seed in read(Path(path))]
     return System(name or _short(paths[0]), seeds)
 

@@ -40,11 +40,12 @@ class PassRateReward:
         self._graded: Future[dict[_Answer, float | None]] | None = None
 
     def early(self, completions: Sequence[Any], problem_id: Sequence[str]) -> None:
-        """Begins to grade completions; `start` or `drop` must follow."""
+        """Begins to grade completions; `start`, the call or `drop` must follow."""
+        answers = _answers(completions, problem_id)
         if self._arriving is None:
             self._arriving = SimpleQueue()
             self._graded = self._thread.submit(self._grade, self._arriving)
-        for answer in _answers(completions, problem_id):
+        for answer in answers:
             self._arriving.put(answer)
 
     def start(self, completions: Sequence[Any], problem_id: Sequence[str]) -> None:
@@ -64,7 +65,7 @@ class PassRateReward:
 
     def __call__(self, completions: Sequence[Any], problem_id: Sequence[str], **_: Any) -> Rewards:
         """One reward in [0, 1] per completion, None if it could not be graded."""
-        if self._graded is None:
+        if self._graded is None or self._arriving is not None:
             self.start(completions, problem_id)
         assert self._graded is not None
         graded, self._graded = self._graded, None
