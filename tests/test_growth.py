@@ -29,6 +29,7 @@ from maxk.sampling.entropy import Entropies
 from maxk.stages import sample
 
 CONFIG = "results/seconds/config.json"
+Batch = tuple[dict[str, list[Any]], journal.Environment]
 SMALL = {"n": 8, "chunk": 4, "batch_tokens": 200}
 KS = {"ks": [1, 2], "headline_k": 2}
 
@@ -219,6 +220,64 @@ def test_entropies_that_nobody_asks_for_are_left_out(evaluate: Any, requested: l
     assert requested == [8 * PROBLEMS, 0, 0]
 
 
+def of_an_earlier_version(config: Config) -> tuple[list[Batch], list[Batch], Journal, Journal]:
+    """Empties the journals; returns what they held as earlier versions wrote it: entropies apart from the samples."""
+    drawn, measured = sample._journals(config, files.read_policy(config.layout.policy("base")))
+    without = [name for name in records.DRAWN.names if name != "entropy"]
+    samples, entropies = [], []
+    for batch, made_with in drawn.read():
+        way = made_with["entropy"]
+        own = {key: value for key, value in made_with.items() if key != "entropy"}
+        samples.append((batch.select(without).to_pydict(), own))
+        entropies.append((batch.select(records.MEASURED.names).to_pydict(), {"entropy": way}))
+    for path in drawn.folder.glob("*.arrow"):
+        path.unlink()
+    return samples, entropies, dataclasses.replace(drawn, schema=pa.schema(map(records.DRAWN.field, without))), measured
+
+
+def samples_of(folder: Path) -> pa.Table:
+    paths = sorted((folder / "results/seconds/samples").rglob("*.parquet"))
+    return pa.concat_tables([pq.read_table(path) for path in paths if "prompts" not in str(path)])
+
+
+def write(stored: Journal, *batches: Batch) -> None:
+    """Appends each batch as a stream of its own."""
+    for columns, made_with in batches:
+        assert [*stored.record([columns], lambda made_with=made_with: made_with)] == [columns]
+
+
+def test_samples_of_an_earlier_version_are_kept_with_their_entropies(
+    evaluate: Any, requested: list[int], tmp_path: Path
+) -> None:
+    evaluate("old")("sample base")
+    samples, entropies, drawn, measured = of_an_earlier_version(configuration.load(CONFIG))
+    write(drawn, *samples)
+    write(measured, *entropies)
+    evaluate("old", n=12)("sample base")
+    evaluate("whole", n=12)("sample base")
+    assert requested == [8 * PROBLEMS, 4 * PROBLEMS, 12 * PROBLEMS]
+    assert made(tmp_path / "old") == made(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["measured while drawing", "measured afterwards"])
+def test_an_entropy_that_an_earlier_version_left_is_not_taken_for_a_sample_that_is_drawn_again(
+    first: bool, evaluate: Any, requested: list[int], tmp_path: Path
+) -> None:
+    """Those versions wrote the entropies of a batch before its samples, and a kill could come between."""
+    evaluate("killed")("sample base")
+    whole = samples_of(tmp_path / "killed")
+    (*kept, lost), (*known, (last, way)), drawn, measured = of_an_earlier_version(configuration.load(CONFIG))
+    write(drawn, *kept)
+    write(measured, *known, ({**last, "entropy": [99.0] * len(last["entropy"])}, way))
+    evaluate("killed", entropy=first)("sample base")
+    for _ in range(2):  # the job that measures the entropies, and one that reads both
+        evaluate("killed")("sample base")
+        found = samples_of(tmp_path / "killed")
+        assert found.drop_columns("entropy") == whole.drop_columns("entropy")
+        assert found["entropy"].to_pylist() == pytest.approx(whole["entropy"].to_pylist(), rel=1e-5)
+    assert requested == [8 * PROBLEMS, len(lost[0]["sample_index"]), 0, 0]
+
+
 def test_samples_of_other_weights_are_not_taken(
     evaluate: Any, requested: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -390,3 +449,23 @@ def test_a_journal_of_other_columns_is_refused(tmp_path: Path) -> None:
     other = Journal(tmp_path, pa.schema([pa.field("y", pa.int64())]), SOURCE)
     with pytest.raises(UserError, match="its columns are not those of this version"):
         list(other.read())
+
+
+def test_a_column_that_an_earlier_version_lacks_is_null(tmp_path: Path) -> None:
+    recorded(tmp_path, [1, 2])
+    grown = pa.schema([*SCHEMA, pa.field("y", pa.float32())])
+    list(Journal(tmp_path, grown, SOURCE).record([{"x": [3], "y": [0.5]}], dict))
+    batches = [batch for batch, _ in Journal(tmp_path, grown, SOURCE).read()]
+    assert [batch.to_pydict() for batch in batches] == [{"x": [1, 2], "y": [None, None]}, {"x": [3], "y": [0.5]}]
+    assert all(batch.schema.equals(grown) for batch in batches)
+    required = Journal(tmp_path, pa.schema([*SCHEMA, pa.field("y", pa.float32(), nullable=False)]), SOURCE)
+    with pytest.raises(UserError, match="its columns are not those of this version"):
+        list(required.read())
+
+
+def test_streams_of_two_journals_are_read_in_the_order_of_writing(tmp_path: Path) -> None:
+    for number in range(6):
+        recorded(tmp_path / "ab"[number % 2], [number])
+    one, two = (Journal(tmp_path / name, SCHEMA, SOURCE) for name in "ab")
+    read = [(stored, batch.to_pydict()["x"]) for stored, batch, _ in journal.in_order(two, one)]
+    assert read == [(one, [0]), (two, [1]), (one, [2]), (two, [3]), (one, [4]), (two, [5])]

@@ -116,3 +116,34 @@ def test_a_run_that_made_no_tables_names_the_folder(
 ) -> None:
     exit_report.success(experiment().config)
     assert capsys.readouterr().err == "maxk: done; open results/\n"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "**maxk: experiment `small`**\n\n## What was run\n\nNothing.\n\n## max@1 and max@128\n\n| a |\n| - |\n| 1 |\n",
+        "**maxk: experiment `small`**\n\n## Result\n\nGRPO.\n",
+        "",
+    ],
+    ids=["of an earlier version", "without a table", "empty"],
+)
+def test_a_summary_without_a_result_and_a_table_is_not_shown(
+    page: str, experiment: Callable[..., Experiment], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = experiment().config
+    Path(config.layout.summary).parent.mkdir(parents=True, exist_ok=True)
+    Path(config.layout.summary).write_text(page)
+    exit_report.success(config)
+    assert capsys.readouterr().err == "maxk: done; open results/\n"
+
+
+def test_sections_of_a_summary_are_found_by_their_titles(
+    experiment: Callable[..., Experiment], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = experiment().config
+    Path(config.layout.summary).parent.mkdir(parents=True, exist_ok=True)
+    Path(config.layout.summary).write_text(
+        "**maxk**\n\n## Limits\n\nL.\n\n## Result\n\nR.\n\n## max@1 and max@128\n\nT.\n"
+    )
+    exit_report.success(config)
+    assert capsys.readouterr().err.split() == ["T.", "R.", "maxk:", "done;", "open", "results/"]

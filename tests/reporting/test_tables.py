@@ -51,7 +51,10 @@ def test_markdown_marks_best_and_second_and_says_what_it_shows(small: Experiment
     assert "| BoN mean | **0.875** | **0.125** | **0.500** |" in text  # equal best values are all bold
     assert "| Base model | 0.500 | <u>0.062</u> | 0.281 |" in text
     assert "Problems: easy 4, hard 4; 128 samples per problem; training seeds: 0; sandbox: landlock." in text
-    assert "easy replaces codecontests, hard replaces mbpp (generated tasks, not the benchmarks)" in text
+    assert (
+        "easy is used in place of codecontests, hard is used in place of mbpp (generated tasks, not the benchmarks)"
+        in text
+    )
 
 
 def test_latex_twin(small: Experiment) -> None:

@@ -2,7 +2,8 @@
 
 A journal is a folder of Arrow streams, one per job that appended to it. A batch of rows counts once it is complete:
 readers ignore an incomplete batch that a killed job left at the end of its stream. Every stream carries its provenance;
-streams made with other settings or inputs are refused.
+streams made with other settings or inputs are refused. A column that may be null is null in streams of earlier versions
+that lack it.
 
     journal = Journal(folder, records.DRAWN, source)
     for batch, environment in journal.read(): ...
@@ -45,16 +46,14 @@ class Journal:
 
         Raises UserError if a stream has other columns, or was made with other settings or inputs.
         """
-        for path in sorted(self.folder.glob("*.arrow")):
-            for batch in _batches(path):
-                yield batch, self._checked(path, batch.schema).environment
+        return ((batch, environment) for _, batch, environment in in_order(self))
 
     def record(self, parts: Iterable[Columns], environment: Callable[[], Environment]) -> Iterator[Columns]:
         """Appends each part as one batch and yields it; `environment` is called when the first part arrives.
 
         Raises UserError if the disk is full or the folder cannot be written.
         """
-        path, stream = self.folder / f"{time.time_ns()}-{uuid4().hex}.arrow", None  # `read` sorts by name
+        path, stream = self.folder / f"{time.time_ns()}-{uuid4().hex}.arrow", None  # `in_order` sorts by name
         for part in parts:
             try:
                 stream = stream or self._stream(path, environment())
@@ -74,7 +73,8 @@ class Journal:
         found = files.provenance_of(path, schema)
         remedy = f"delete {path} and run again"
         require_equal(str(path), _identity(found), "the configuration", _identity(self.source), remedy)
-        if not schema.equals(self.schema):
+        expected = [field for field in self.schema if field.name in schema.names or not field.nullable]
+        if not schema.equals(pa.schema(expected)):
             raise UserError(f"{path}: its columns are not those of this version of maxk; {remedy}")
         return found
 
@@ -88,6 +88,22 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     """The complete batches of a stream."""
     with pa.OSFile(str(path)) as file, contextlib.suppress(pa.ArrowException, OSError):  # cut off by a kill
         yield from pa.ipc.open_stream(file)
+
+
+def in_order(*journals: Journal) -> Iterator[tuple[Journal, pa.RecordBatch, Environment]]:
+    """What `Journal.read` yields, of several journals: their streams in the order in which they were begun."""
+    streams = [(path, journal) for journal in journals for path in journal.folder.glob("*.arrow")]
+    for path, journal in sorted(streams, key=lambda stream: stream[0].name):
+        for batch in _batches(path):
+            environment = journal._checked(path, batch.schema).environment
+            yield journal, _completed(batch, journal.schema), environment
+
+
+def _completed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of `schema`; null where the batch lacks one."""
+    known = batch.schema.names
+    columns = [batch.column(one.name) if one.name in known else pa.nulls(len(batch), one.type) for one in schema]
+    return pa.record_batch(columns, schema=schema)
 
 
 def common(environments: Iterable[Environment]) -> dict[str, Any]:

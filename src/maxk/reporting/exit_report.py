@@ -14,12 +14,21 @@ from maxk.reporting import terminal
 
 def success(config: Config) -> None:
     """Prints to stderr the table and the result of the summary, if it was made, and what to open."""
-    if Path(config.layout.summary).exists():
-        _, result, table, *_ = Path(config.layout.summary).read_text(encoding="utf-8").split("\n\n## ")
-        for part in (table, result):
-            terminal.write(part.partition("\n\n")[2], file=sys.stderr)
+    for part in _opening(config):
+        terminal.write(part, file=sys.stderr)
     opened = config.layout.report if Path(config.layout.report).exists() else f"{config.layout.root}/"
     print(f"maxk: done; open {opened}", file=sys.stderr)
+
+
+def _opening(config: Config) -> list[str]:
+    """The main table and the result; nothing without a summary, or if an earlier version of maxk wrote it."""
+    path = Path(config.layout.summary)
+    if not path.exists():
+        return []
+    parts = path.read_text(encoding="utf-8").split("\n\n## ")
+    sections = {title: text for title, _, text in (part.partition("\n\n") for part in parts)}
+    titles = (f"max@1 and max@{config.report.headline_k}", "Result")
+    return [sections[title] for title in titles] if sections.keys() >= set(titles) else []
 
 
 def failure() -> None:

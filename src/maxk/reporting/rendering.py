@@ -146,9 +146,8 @@ def _test_notes(scores: Scores, config: Config, tests: Mapping[str, Row]) -> Ite
 
 
 def _role_notes(config: Config, datasets: Sequence[str]) -> Iterator[str]:
-    named = [
-        f"{dataset} replaces {config.datasets[dataset].paper}" for dataset in datasets if config.datasets[dataset].paper
-    ]
+    papers = {dataset: config.datasets[dataset].paper for dataset in datasets}
+    named = [f"{dataset} is used in place of {paper}" for dataset, paper in papers.items() if paper]
     if named:
         generated = any(config.datasets[dataset].synthetic for dataset in datasets)
         suffix = " (generated tasks, not the benchmarks)" if generated else ""

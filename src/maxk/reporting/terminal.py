@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.theme import Theme
 
-_THEME = Theme({"markdown.em": "underline"})  # Markdown cannot underline, so emphasis is shown so
+_THEME = Theme({"markdown.em": "underline"})  # Markdown cannot underline, so emphasis is underlined
 _MARKS = re.compile(r"</?u>|\*\*|\\")  # take no room in the terminal
 _GAP = 2  # columns between two cells
 

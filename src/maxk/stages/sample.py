@@ -126,16 +126,24 @@ class _Job:
         self.drawn: Numbered = {task.problem_id: {} for task in tasks}
         self.entropies: Numbered = {task.problem_id: {} for task in tasks}
         self.past, self.past_entropies = _journals(config, policy)
-        drawn = self.past.read()
-        self.environments = [self._used(made) for batch, made in drawn if self._keep(batch.select(_KEPT).to_pydict())]
-        if config.sampling.entropy:
-            measured = self.past_entropies.read()
-            self.environments += [made for batch, made in measured if self._keep_entropies(batch.to_pydict())]
+        self.environments = [*self._recalled()]
         self.requests = sampling.requests(tasks, list(self.prompts.values()), policy.name, config.sampling, self.drawn)
         if self.requests:  # before a GPU is taken and the model loaded
             sampling.encode(
                 self.requests, self.tokenizer, config.sampling, sampling.context_limit(policy, config.sampling)
             )
+
+    def _recalled(self) -> Iterator[journal.Environment]:
+        """Keeps what earlier jobs have drawn and measured; yields the environments in which that was made.
+
+        In the order of writing: an entropy that is older than its sample is of another one, lost with a killed job.
+        """
+        asked = [self.past, *([self.past_entropies] if self.config.sampling.entropy else [])]
+        for stored, batch, made in journal.in_order(*asked):
+            if stored is self.past and self._keep(batch.select(_KEPT).to_pydict()):
+                yield self._used(made)
+            elif stored is self.past_entropies and self._keep_entropies(batch.to_pydict()):
+                yield made
 
     @property
     def samples(self) -> list[Sample]:
