@@ -14,20 +14,24 @@ from maxk.grading import CheckerProgram, Grader, Limits, Submission, VerdictCach
 from maxk.grading.confined.wire import FAULT, HEADER, RESULT, RUNTIME_ERROR, TIME_LIMIT
 from maxk.grading.event_loop import EventLoop
 from maxk.grading.planning import plan
-from maxk.grading.pool import PLAIN, Job, Part, Report, Server, Task, _Progress
+from maxk.grading.pool import PLAIN, Job, Part, Report, Server, Task, _Pack, _Progress
 
-# Four tests may time out; what is not run is told from what timed out.
-LIMITS = Limits(cpu_s=0.2, wall_s=1.0, untested="output_limit")
+# Four tests may time out; what is not run is told from what timed out. A loop that waits for a core, however long, is
+# still stopped by its CPU time.
+LIMITS = Limits(cpu_s=0.2, wall_s=20.0, untested="output_limit")
+# For sleepers, which take all of it. So does a loop that gets less than a twelfth of a core.
+SLEEPERS = Limits(cpu_s=0.2, wall_s=2.5, untested="output_limit")
 SHARED = "n = input()\nwhile n == 'loop': pass\nprint(n)"  # in the shared language
 FORKED = """
-import os, time
+import os, signal, time
 n = input()
-while n == 'loop': pass
+if n == 'evade': signal.signal(signal.SIGPROF, signal.SIG_IGN), signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+while n in ('loop', 'evade'): pass
 if n == 'sleep': time.sleep(60)
 if n == 'kill': os.kill(os.getpid(), 9)
 print(n)
 """
-ENDS = {"loop": "time_limit", "sleep": "time_limit", "untested": "output_limit"}
+ENDS = {"loop": "time_limit", "evade": "time_limit", "sleep": "time_limit", "untested": "output_limit"}
 
 
 def submission(program: str, *inputs: str, limits: Limits = LIMITS) -> Submission:
@@ -100,6 +104,34 @@ def test_the_total_time_bounds_as_many_tests_as_one_after_another(
     assert watch.parts == parts
 
 
+@pytest.mark.parametrize(
+    ("inputs", "untested", "parts"),
+    [
+        ("loop evade a", 1, [1, 2]),
+        ("loop evade kill", 1, [1, 2]),  # a doubtful run that should not have been one
+        ("loop kill evade a", 1, [1, 2, 3]),  # repeated from the second on
+    ],
+)
+@pytest.mark.parametrize("divided", [True, False])
+def test_a_run_that_evades_the_timer_uses_up_the_total_time(
+    monkeypatch: pytest.MonkeyPatch, watch: Watch, inputs: str, untested: int, parts: list[int], divided: bool
+) -> None:
+    """It uses several times its limit, so the tests behind it count as not run even if they were."""
+    if not divided:
+        monkeypatch.setattr(Job, "divisible", False)
+    tests = inputs.split()
+    checker = CheckerProgram("print(1)")
+    with Grader(workers=3) as grader:
+        [verdict] = grader.grade([Submission(FORKED, [(stdin, stdin) for stdin in tests], LIMITS, checker)])
+        assert grader.stats.restarts == 0
+    ends = {**ENDS, "kill": "runtime_error"}
+    ran = len(tests) - untested
+    assert list(verdict.statuses) == [ends.get(stdin, "passed") for stdin in tests[:ran]] + ["output_limit"] * untested
+    assert verdict.cpu_s[ran:] == (0.0,) * untested
+    assert verdict.outputs[ran:] == ("",) * untested
+    assert watch.parts == (parts if divided else [])
+
+
 @pytest.mark.parametrize("program", [SHARED, FORKED])
 def test_with_one_worker_and_with_a_checker(watch: Watch, program: str) -> None:
     equal = CheckerProgram("import sys\n_, expected, output = (open(path).read() for path in sys.argv[1:])\n"
@@ -119,6 +151,7 @@ def test_neighbours_of_a_looping_program_go_to_other_servers(watch: Watch) -> No
         watch.sent.clear()
         verdicts = grader.grade(programs)
         assert grader.stats.restarts == grader.stats.reruns == 0
+        assert grader.stats.programs == 32  # those handed back, too, count once
     assert verdicts[2].statuses == ("time_limit",) * 2
     assert [verdict.reward for verdict in verdicts[:2] + verdicts[3:]] == [1.0] * 31
     first, *_ = (pack for _, pack in watch.sent)
@@ -160,6 +193,7 @@ def test_a_part_is_run_again_if_its_server_ends(monkeypatch: pytest.MonkeyPatch,
         assert verdicts[0].statuses == ("time_limit", "passed", "passed", "time_limit")
         assert verdicts[1].reward == 1.0
         assert grader.stats.restarts == 1
+        assert grader.stats.programs == 2
 
 
 def test_a_part_that_always_loses_its_server_is_a_harness_error(
@@ -193,10 +227,11 @@ def test_a_doubtful_part_is_decided_by_a_rerun_from_there(
     watch: Watch, tmp_path: Path, inputs: str, expected: str, parts: list[int]
 ) -> None:
     with VerdictCache(tmp_path / "v.sqlite") as cache, Grader(workers=3, cache=cache) as grader:
-        verdicts = grader.grade([submission(FORKED, *inputs.split()), submission(FORKED, "a")])
+        limits = SLEEPERS if "sleep" in inputs else LIMITS
+        verdicts = grader.grade([submission(FORKED, *inputs.split(), limits=limits), submission(FORKED, "a")])
         assert verdicts[0].statuses == tuple(expected.split())
         assert verdicts[1].reward == 1.0
-        assert grader.stats.reruns == 1
+        assert (grader.stats.reruns, grader.stats.programs) == (1, 2)
         assert len(cache) == 1
     assert watch.parts == parts
 
@@ -234,12 +269,12 @@ def job(tests: int, isolated: bool = False) -> Job:
     return one
 
 
-def receiving(task: Task, leads: bool, *packets: tuple[int, list[int], bool]) -> list[Report]:
-    """What a server's packets (first run, outcomes, done?) for a task, the leader of its pack or not, report."""
+def receiving(task: Task, neighbour: bool, *packets: tuple[int, list[int], bool]) -> list[Report]:
+    """What a server's packets (first run, outcomes, done?) for a task report; neighbour: in its pack, has timed out."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with here, there:
         server: Any = Server.__new__(Server)
-        server.jobs, server._progress = {7: task}, {7: _Progress(7 if leads else 6, leads)}
+        server.jobs, server._progress = {7: task}, {7: _Progress(_Pack(neighbour))}
         server.process = SimpleNamespace(socket=here)
         reports = []
         for first, outcomes, last in packets:
@@ -254,42 +289,42 @@ BAD, SLOW = RUNTIME_ERROR, TIME_LIMIT
 
 
 @pytest.mark.parametrize(
-    ("leads", "packets", "left"),
+    ("neighbour", "packets", "left"),
     [
-        (True, [(0, [BAD] * 3, True)], range(0)),
-        (True, [(0, [BAD], False), (1, [BAD] * 2, True)], range(0)),
-        (True, [(0, [SLOW], True)], range(1, 3)),
-        (True, [(0, [SLOW, BAD], True)], range(2, 3)),
-        (True, [(0, [SLOW], False), (1, [], True)], range(1, 3)),
-        (False, [(0, [], True)], range(3)),
+        (False, [(0, [BAD] * 3, True)], range(0)),
+        (False, [(0, [BAD], False), (1, [BAD] * 2, True)], range(0)),
+        (False, [(0, [SLOW], True)], range(1, 3)),
+        (False, [(0, [SLOW, BAD], True)], range(2, 3)),
+        (False, [(0, [SLOW], False), (1, [], True)], range(1, 3)),
+        (True, [(0, [], True)], range(3)),
     ],
 )
-def test_packets_in_order_are_taken(leads: bool, packets: list[Any], left: range) -> None:
-    assert receiving(job(3), leads, *packets)[-1].left == left
+def test_packets_in_order_are_taken(neighbour: bool, packets: list[Any], left: range) -> None:
+    assert receiving(job(3), neighbour, *packets)[-1].left == left
 
 
 @pytest.mark.parametrize(
-    ("task", "leads", "packets"),
+    ("task", "neighbour", "packets"),
     [
-        (job(3), True, [(0, [BAD], True)]),  # handed back, though nothing timed out
-        (job(3), True, [(0, [FAULT], True)]),
-        (job(3), False, [(0, [BAD], True)]),
-        (job(3), True, [(0, [], True)]),  # nobody went first
-        (job(3), False, [(0, [], False)]),
-        (job(3), False, [(0, [BAD], False), (1, [], True)]),
-        (job(3), True, [(0, [SLOW], False), (1, [], False)]),
-        (job(3), True, [(1, [BAD] * 2, True)]),  # a run is missing
-        (job(3), True, [(0, [SLOW], False), (2, [BAD], True)]),
-        (job(3), True, [(0, [BAD], False), (0, [BAD], False)]),  # twice the same
-        (job(3), True, [(0, [BAD] * 4, True)]),  # one too many
-        (job(3), True, [(0, [BAD] * 3, False)]),  # all, but not done
-        (job(3, isolated=True), True, [(0, [SLOW], True)]),  # must stay where nothing else runs
-        (job(3, isolated=True), False, [(0, [], True)]),
+        (job(3), False, [(0, [BAD], True)]),  # handed back, though nothing timed out
+        (job(3), False, [(0, [FAULT], True)]),
+        (job(3), True, [(0, [BAD], True)]),
+        (job(3), False, [(0, [], True)]),  # nor did another of its pack
+        (job(3), True, [(0, [], False)]),
+        (job(3), True, [(0, [BAD], False), (1, [], True)]),
+        (job(3), False, [(0, [SLOW], False), (1, [], False)]),
+        (job(3), False, [(1, [BAD] * 2, True)]),  # a run is missing
+        (job(3), False, [(0, [SLOW], False), (2, [BAD], True)]),
+        (job(3), False, [(0, [BAD], False), (0, [BAD], False)]),  # twice the same
+        (job(3), False, [(0, [BAD] * 4, True)]),  # one too many
+        (job(3), False, [(0, [BAD] * 3, False)]),  # all, but not done
+        (job(3, isolated=True), False, [(0, [SLOW], True)]),  # must stay where nothing else runs
+        (job(3, isolated=True), True, [(0, [], True)]),
         (Part(job(3), 1), True, [(0, [], True)]),  # a single test
-        (Part(job(3), 1), True, [(0, [SLOW, SLOW], True)]),
+        (Part(job(3), 1), False, [(0, [SLOW, SLOW], True)]),
     ],
 )
-def test_packets_that_skip_repeat_or_end_early_are_refused(task: Task, leads: bool, packets: list[Any]) -> None:
-    receiving(task, leads, *packets[:-1]) if len(packets) > 1 else None
+def test_packets_that_skip_repeat_or_end_early_are_refused(task: Task, neighbour: bool, packets: list[Any]) -> None:
+    receiving(task, neighbour, *packets[:-1]) if len(packets) > 1 else None
     with pytest.raises(ValueError, match="a packet"):
-        receiving(task, leads, *packets)
+        receiving(task, neighbour, *packets)

@@ -31,6 +31,7 @@ from maxk.grading.verdicts import (
     HARNESS_ERROR,
     PASSED,
     RUNTIME_ERROR,
+    TIME_LIMIT,
     UNPARSEABLE,
     WRONG_ANSWER,
     Checker,
@@ -245,7 +246,6 @@ class EventLoop:
                 raise
             return False
         self.short_since = 0.0
-        self.stats.programs += sum(isinstance(job, Job) for job in pack)
         self.stats.checks += sum(isinstance(job, Check) for job in pack)
         return True
 
@@ -329,6 +329,8 @@ class EventLoop:
             self.waiting[job.kind].extendleft(reversed(parts))
         if job.parts:
             return
+        if isinstance(task, Part):
+            self._charge(job)
         if job.again_from >= 0:
             job.first, job.again_from, job.attempts = job.again_from, -1, 0
             job.isolated, job.alone = True, job.isolated
@@ -336,7 +338,20 @@ class EventLoop:
             self.isolated.append(job)
         else:
             job.ran = True
+            self.stats.programs += 1
             self._finish_if_done(job)
+
+    def _charge(self, job: Job) -> None:
+        """Tests that ran beside others although those before them had used up the total time count as not run."""
+        spent = 0.0
+        for test in range(job.first, len(job.statuses)):
+            if spent >= job.limits.total:
+                job.again_from = -1
+                self._take_test(job, test, Run(test, UNTESTED, False, 0.0, None, 0, 0))
+            elif test == job.again_from:
+                return  # what is repeated is charged there
+            elif job.statuses[test] == TIME_LIMIT:
+                spent += job.cpu_s[test]
 
     def _take_test(self, job: Job, test: int, run: Run) -> None:
         self.stats.tests += run.outcome not in (UNTESTED, FAULT)

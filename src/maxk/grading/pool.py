@@ -183,12 +183,18 @@ class Report:
     left: range
 
 
+@dataclass(eq=False)
+class _Pack:
+    """Tasks that were sent together."""
+
+    timed_out: bool = False  # some run of theirs that was reported
+
+
 @dataclass
 class _Progress:
     """Of a task on a server."""
 
-    pack: int
-    leads: bool  # its pack
+    pack: _Pack
     reported: int = 0
     timed_out: bool = False  # some run that was reported
 
@@ -199,8 +205,9 @@ class _Progress:
             raise ValueError("a packet of other runs than the next ones")
         self.reported = end
         self.timed_out |= any(run.outcome == TIME_LIMIT for run in runs)
+        self.pack.timed_out |= self.timed_out
         if last and end < task.tests:
-            due = task.divisible and (self.timed_out or (end == 0 and not self.leads))
+            due = task.divisible and (self.timed_out or (end == 0 and self.pack.timed_out))
         else:
             due = bool(runs) and last == (end == task.tests)
         if not due:
@@ -230,7 +237,7 @@ class Server:
     @property
     def load(self) -> int:
         """Packs it has not finished."""
-        return len({progress.pack for progress in self._progress.values()})
+        return len({id(progress.pack) for progress in self._progress.values()})
 
     def send(self, pack: Sequence[Task]) -> None:
         """Queues jobs; several share a process. Raises OSError if the server is gone or descriptors run out."""
@@ -246,7 +253,8 @@ class Server:
         if not self.jobs:
             self.heard = time.monotonic()
         self.jobs.update(zip(ids, pack, strict=True))
-        self._progress.update((number, _Progress(ids[0], number == ids[0])) for number in ids)
+        together = _Pack()
+        self._progress.update((number, _Progress(together)) for number in ids)
 
     def receive(self) -> Report:
         """What one packet reports; raises OSError or ValueError if the server is gone or the packet is malformed."""

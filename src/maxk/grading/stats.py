@@ -13,7 +13,7 @@ class Stats:
     submissions: int = 0  # verdicts given
     cached: int = 0  # of them from the verdict cache
     deduplicated: int = 0  # of them shared with an identical submission
-    programs: int = 0  # programs run
+    programs: int = 0  # programs run, each counted once
     tests: int = 0  # test runs, re-runs included
     reruns: int = 0  # programs run again in isolation, since the machine's load may have decided
     restarts: int = 0  # servers that ended, and were replaced

@@ -24,7 +24,6 @@ _BUSY_PARENT_S = 0.005
 _SHORTAGES = (errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS)  # that may pass
 _WAITED_UNCHARGED_S, _WAITED_PER_CPU_S = 0.25, 10  # what a busy machine may add to a run's wall-clock time
 _SEALS = 15  # SEAL, SHRINK, GROW, WRITE
-_LONGEST_TIMEOUT = 1.25  # at most, of the CPU limit: what a run that times out uses, unless it evades the timer
 
 
 def memory_file(sealable: bool = False) -> int:
@@ -78,7 +77,7 @@ class Result:
 
     def __init__(self, outcome: int, cpu_s: float = 0.0, start: int = 0, end: int = 0, wall_s: float = 0.0) -> None:
         self.outcome, self.cpu_s, self.start, self.end, self.wall_s = outcome, cpu_s, start, end, wall_s
-        self.doubtful = self.wall_timeout = False
+        self.doubtful = False
 
 
 class Death:
@@ -107,12 +106,13 @@ class Batch:
 
     @property
     def divisible(self) -> bool:
-        """Whether the runs that are left can take place side by side: none may turn out to be one too many.
+        """Whether the runs that are left can take place side by side, since none should turn out to be one too many.
 
-        That is so if the total time lasts even if all of them time out or wait.
+        That is so if the total time lasts even if all of them use up their limit or wait. A run that evades the timer
+        uses more (up to `RLIMIT_CPU`), so the grader discards those that were too many after all.
         """
         order, others = self.job.order, self.left - 1  # which run before the last one
-        timed_out = self.timed_out + others * _LONGEST_TIMEOUT * order.cpu_s
+        timed_out = self.timed_out + others * order.cpu_s
         waited = self._waited + others * (order.wall_s - _WAITED_UNCHARGED_S)
         return order.divisible and timed_out < order.total_cpu_s and waited < 2 * order.wall_s
 
@@ -137,7 +137,7 @@ class Batch:
         self.next += 1
         self.left -= 1
         if result.outcome == TIME_LIMIT:  # only these are charged: a program that passes is never cut short
-            self.timed_out += result.wall_s if result.wall_timeout else result.cpu_s
+            self.timed_out += result.wall_s if result.doubtful else result.cpu_s
         self._waited += max(0.0, result.wall_s - _WAITED_UNCHARGED_S - _WAITED_PER_CPU_S * result.cpu_s)
         if len(self._packed) >= _BATCH_RUNS or self._bytes >= _BATCH_BYTES or not self.left:
             self.send()

@@ -214,7 +214,6 @@ class Server:
             return Result(FAULT)
         outcome = self._outcome(order, death, size)
         result = Result(outcome, death.cpu_s, 0, min(size, order.output_bytes), death.wall_s)
-        result.wall_timeout = death.wall_timeout
         killed = death.signal == signal.SIGKILL  # by itself, by us, or by a machine out of memory
         result.doubtful = killed and death.cpu_s <= order.cpu_s
         return result
