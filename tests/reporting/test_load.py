@@ -21,7 +21,7 @@ def test_rows_stand_in_the_order_of_the_config_with_their_labels(small: Experime
     assert scores.mean("base", "easy", "max@1") == 0.5
     assert scores.mean("base", "easy", "pass@128") == 0.25
     assert scores.mean("base", MEAN, "max@1") == pytest.approx((0.5 + 0.0625) / 2)
-    assert scores.notes == ()
+    assert scores.notes() == []
     assert scores.sandbox == "landlock"
 
 
@@ -62,7 +62,7 @@ def test_a_policy_without_scores_is_blank_with_a_note(small: Experiment) -> None
     assert scores.mean("grpo", "hard", "max@1") is None
     assert scores.mean("grpo", "easy", "max@1") is not None
     assert scores.mean("grpo", MEAN, "max@1") is None
-    assert list(map(str, scores.notes)) == ["GRPO on hard: no scores"]
+    assert scores.notes() == ["GRPO on hard: no scores."]
 
 
 def test_no_scores_at_all_is_an_error_that_says_what_to_run(experiment: Callable[..., Experiment]) -> None:
@@ -80,9 +80,9 @@ def test_seeds_are_pooled_and_a_missing_one_is_named(experiment: Callable[..., E
     assert scores.cells["grpo", "easy"].seeds == (3, 8)
     np.testing.assert_array_equal(scores.per_problem("grpo", "easy", "max@128"), [0.5, 1.0])
     assert scores.mean("grpo", "easy", "max@128") == 0.75
-    assert [str(note) for note in scores.notes if note.row == "grpo"] == [
-        "GRPO on easy: no scores for seed 5",
-        "GRPO on hard: no scores",
+    assert scores.only(["grpo"], scores.datasets).notes() == [
+        "GRPO on easy: no scores for seed 5.",
+        "GRPO on hard: no scores.",
     ]
 
 
@@ -91,10 +91,39 @@ def test_seeds_that_all_datasets_lack_are_named_once(experiment: Callable[..., E
     made.score_all(
         {"base": {"easy": [0.0, 1.0], "hard": [1.0, 1.0]}, "grpo/seed3": {"easy": [0.0, 1.0], "hard": [0.0, 0.0]}}
     )
-    assert list(map(str, load(made.config).notes)) == [
-        "GRPO on every dataset: no scores for seed 5",
-        "BoN mean on every dataset: no scores",
+    assert load(made.config).notes() == [
+        "GRPO on every dataset: no scores for seed 5.",
+        "BoN mean on every dataset: no scores.",
     ]
+
+
+CONSTANT = {"easy": [0.0, 1.0], "hard": [0.5, 1.0]}
+
+
+def test_policies_that_lack_the_same_share_a_note(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(seeds=[3, 5, 8])
+    made.score_all(dict.fromkeys(("base", "grpo/seed3", "bon_mean/seed3"), CONSTANT))
+    assert load(made.config).notes() == ["GRPO; BoN mean on every dataset: no scores for seed 5, 8."]
+
+
+@pytest.mark.parametrize(
+    ("policies", "said", "fewest_and_most"),
+    [
+        (["grpo/seed3", "grpo/seed5", "bon_mean/seed3", "bon_mean/seed5"], "3, 5", (2, 2)),
+        (["grpo/seed3", "bon_mean/seed3"], "3 (of 2 configured)", (1, 1)),
+        (["grpo/seed3", "grpo/seed5", "bon_mean/seed5"], "3, 5 (1 to 2 per policy)", (1, 2)),
+        (["grpo/seed3", "bon_mean/seed5"], "3, 5 (1 per policy)", (1, 1)),
+        ([], "none (of 2 configured)", (0, 0)),
+    ],
+)
+def test_seeds_are_those_that_have_scores(
+    policies: list[str], said: str, fewest_and_most: tuple[int, int], experiment: Callable[..., Experiment]
+) -> None:
+    made = experiment(seeds=[3, 5]).score_all(dict.fromkeys(["base", *policies], CONSTANT))
+    scores = load(made.config)
+    assert scores.seeds_text() == said
+    assert scores.seed_range == fewest_and_most
+    assert f"128 samples each; training seeds: {said}) with" in scores.means_note(0.95, "GRPO")
 
 
 def test_damaged_scores_are_one_line(small: Experiment) -> None:

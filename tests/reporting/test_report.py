@@ -154,8 +154,26 @@ def test_names_of_users_are_text(experiment: Callable[..., Experiment]) -> None:
 
 def test_what_is_missing_is_one_line(small: Experiment) -> None:
     written(small)
-    Path(small.config.layout.figure("training")).unlink()
-    with pytest.raises(
-        UserError, match=r"training.png: no such file; make it: `snakemake --cores all results/training.png`"
-    ):
+    layout = small.config.layout
+    for path in (layout.figure("training"), layout.figure("ratios")):
+        Path(path).unlink()
+    with pytest.raises(UserError) as error:
         page(small)
+    drawn = "`maxk figure all --config results/config.json`"
+    assert str(error.value) == f"results: missing training.png, ratios.png; make them: {drawn}"
+    for path in (layout.table("table2", "md"), layout.table("table2", "tex"), layout.table("statistics")):
+        Path(path).unlink()
+    with pytest.raises(UserError) as error:
+        page(small)
+    made = "`maxk table all --config results/config.json && maxk figure all --config results/config.json`"
+    assert (
+        str(error.value) == f"results: missing table2.md, statistics.csv, training.png, ratios.png; make them: {made}"
+    )
+
+
+def test_it_names_the_seeds_that_have_scores(experiment: Callable[..., Experiment]) -> None:
+    made, constant = experiment(seeds=[0, 1, 2]), {"easy": [0.0, 0.5], "hard": [0.5, 1.0]}
+    made.score_all(dict.fromkeys(("base", "grpo/seed0", "bon_mean/seed0"), constant))
+    said = text(page(written(made)))
+    assert "training seeds 0 (of 3 configured)" in said
+    assert "0, 1, 2" not in said.partition("headline_k")[0]

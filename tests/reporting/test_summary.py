@@ -62,15 +62,38 @@ def test_the_table_holds_means_with_intervals_and_blanks(small: Experiment) -> N
     assert "- One training seed: no claim about methods" in text
 
 
-@pytest.mark.parametrize(("seeds", "said"), [([0], "over problems;"), ([0, 1], "over problems and training seeds;")])
+@pytest.mark.parametrize(
+    ("seeds", "interval", "trained", "limit"),
+    [
+        ([0], "problems", "0 (of 2 configured)", "One training seed: no claim about methods, only about these trained"),
+        ([0, 1], "problems and training seeds", "0, 1", "2 training seeds: a rough estimate of the spread"),
+    ],
+)
 def test_it_says_what_the_intervals_are_over(
-    seeds: list[int], said: str, experiment: Callable[..., Experiment]
+    seeds: list[int], interval: str, trained: str, limit: str, experiment: Callable[..., Experiment]
 ) -> None:
-    made = experiment(seeds=seeds)
+    made = experiment(seeds=[0, 1])
     for policy in ("base", *(f"grpo/seed{seed}" for seed in seeds)):
         made.score_all({policy: {"easy": [0.0, 0.5], "hard": [0.5, 1.0]}})
     write_statistics(made)
-    assert f"95% intervals {said}" in text_of(made)
+    text = text_of(made)
+    assert f"95% intervals over {interval};" in text
+    assert f"training seeds: {trained}. Evaluated" in text
+    assert f"- {limit}" in text
+    assert ("One training seed" in text.partition("## max@1")[0]) == (len(seeds) == 1)
+    assert ("a rough estimate" in text) == (len(seeds) == 2)
+
+
+def test_policies_with_different_numbers_of_seeds_are_told_apart(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(seeds=[0, 1])
+    policies = ("base", "grpo/seed0", "grpo/seed1", "bon_mean/seed0")
+    made.score_all({policy: {"easy": [0.0, 0.5], "hard": [0.5, 1.0]} for policy in policies})
+    write_statistics(made)
+    text = text_of(made)
+    assert "training seeds: 0, 1 (1 to 2 per policy). Evaluated" in text
+    assert "95% intervals over problems and training seeds (of policies with several);" in text
+    assert "- 1 to 2 training seeds per policy: a rough estimate" in text
+    assert "- One training seed: no claim about methods, only about the trained policies that have no other." in text
 
 
 def test_without_statistics_the_command_that_makes_them_is_named(small: Experiment) -> None:

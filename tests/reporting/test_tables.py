@@ -181,10 +181,27 @@ def test_blank_cells(small: Experiment) -> None:
 def test_notes_say_what_one_seed_cannot_show(small: Experiment, experiment: Callable[..., Experiment]) -> None:
     said = "One training seed: no claim about methods, only about these trained policies."
     assert said in fill(small, "table2").notes
-    several = experiment(seeds=[0, 1]).score_all({"base": {"easy": [0.5], "hard": [0.5]}})
+    several, constant = experiment(seeds=[0, 1]), {"easy": [0.5], "hard": [0.5]}
+    seeded = [f"{row}/seed{seed}" for row in ("grpo", "bon_mean") for seed in (0, 1)]
+    several.score_all(dict.fromkeys(["base", *seeded], constant))
     assert said not in fill(several, "table2").notes
     untrained = experiment(objectives={}).score_all({"base": {"easy": [0.5], "hard": [0.5]}})
     assert said not in fill(untrained, "table2").notes
+    assert not any("seed" in note for note in fill(untrained, "table2").notes)
+
+
+def test_notes_count_the_seeds_that_have_scores(experiment: Callable[..., Experiment]) -> None:
+    made, constant = experiment(seeds=[0, 1, 2]), {"easy": [0.5], "hard": [0.5]}
+    made.score_all(dict.fromkeys(("base", "grpo/seed0", "bon_mean/seed0"), constant))
+    notes = fill(made, "table2").notes
+    assert "training seeds: 0 (of 3 configured); sandbox" in notes[0]
+    assert "One training seed: no claim about methods, only about these trained policies." in notes
+    made.score_all({"bon_mean/seed1": constant})
+    notes = fill(made, "table2").notes
+    assert "training seeds: 0, 1 (of 3 configured; 1 to 2 per policy; mean over seeds); sandbox" in notes[0]
+    said = "One training seed: no claim about methods, only about the trained policies that have no other."
+    assert said in notes
+    assert "training seeds: 0 (of 3 configured); sandbox" in fill(made, "table1").notes[0]  # has no BoN mean
 
 
 # ------------------------------------------------------------------------------------------------------- stars
@@ -222,7 +239,9 @@ def test_a_star_where_off_policy_is_significantly_better_than_the_best_baseline(
 
 
 def test_no_star_where_off_policy_is_significantly_worse(experiment: Callable[..., Experiment]) -> None:
-    assert not shifted(experiment(objectives=OFF_POLICY), problems=20, by=-0.02).stars
+    table = shifted(experiment(objectives=OFF_POLICY), problems=20, by=-0.02)
+    assert not table.stars
+    assert not [note for note in table.notes if note.startswith("*") or "p =" in note]
 
 
 def test_holm_correction_decides(experiment: Callable[..., Experiment]) -> None:
@@ -351,3 +370,11 @@ def test_a_table_says_what_its_own_rows_lack(small: Experiment) -> None:
     said = "BoN mean on every dataset: no scores."
     assert said in fill(small, "table2").notes
     assert said not in fill(small, "table1").notes
+
+
+def test_a_dataset_of_the_paper_s_name_is_not_in_place_of_itself(experiment: Callable[..., Experiment]) -> None:
+    datasets = {"easy": {**DATASET, "paper": "codecontests"}, "mbpp": {**DATASET, "paper": "mbpp"}}
+    made = experiment(datasets=datasets).score_all({"base": {"easy": [0.5], "mbpp": [0.5]}})
+    said = "Datasets: easy is used in place of codecontests (generated tasks, not the benchmarks)."
+    assert said in fill(made, "table2").notes
+    assert not any(note.startswith("Datasets: ") for note in fill(made, "table14").notes)  # of mbpp alone

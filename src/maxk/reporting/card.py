@@ -82,7 +82,7 @@ def _facts(config: Config, policy: Policy, base: Policy, scores: Scores) -> Iter
         yield markdown.row(["trained on", f"`{dataset}`, digest `{policy.lineage['data'][dataset]}`"])
     yield markdown.row(["completions per problem in training (n)", str(training.num_generations)])
     yield markdown.row(["seed of this policy", seed])
-    yield markdown.row(["seeds of the experiment", ", ".join(map(str, config.seeds))])
+    yield markdown.row(["seeds that the experiment configures", ", ".join(map(str, config.seeds))])
     yield markdown.row(["sandbox of the training rewards", str(policy.environment.get("sandbox"))])
     yield markdown.row(["sandbox of the scores", str(scores.sandbox)])
     versions = {k: v for k, v in policy.environment.items() if k not in ("sandbox", "source")}

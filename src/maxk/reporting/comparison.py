@@ -130,8 +130,8 @@ def counts_to_markdown(frame: pd.DataFrame) -> str:
         header = ["difference to", "quantity", "cells", "same sign", "decided", "decided, same sign"]
         lines += [*markdown.head(header, words=2), *counts, ""]
         lines += ["A cell is a policy on a dataset. Decided: the interval of our difference excludes zero.", ""]
-    if "trainings" in set(frame.about):
-        lines += [*markdown.seed_notes(1), ""]
+    if "trainings" in (about := set(frame.about)):
+        lines += [*markdown.seed_notes(1, 2 if "methods" in about else 1), ""]
     return "\n".join([*lines, "All cells, intervals and published numbers: comparison.csv."]) + "\n"
 
 

@@ -180,7 +180,7 @@ def to_markdown(frame: pd.DataFrame) -> str:
         "that is chosen by the first. Means over seeds.",
     ]
     trained = frame[frame.policy != BASE].seeds
-    notes += markdown.seed_notes(int(trained.max())) if len(trained) else []
+    notes += markdown.seed_notes(int(trained.min()), int(trained.max())) if len(trained) else []
     return markdown.below(lines, notes)
 
 

@@ -303,7 +303,7 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
             f"✓ marks the learning rate with the higher {headline} on every other problem; all numbers are those of "
             "the remaining problems."
         )
-    notes += [*markdown.seed_notes(len(scores.seeds)), *(f"{note}." for note in scores.notes)]
+    notes += [*markdown.seed_notes(*scores.seed_range), *scores.notes()]
     return markdown.below(lines, notes)
 
 

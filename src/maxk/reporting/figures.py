@@ -178,7 +178,7 @@ def differences(given: Inputs) -> matplotlib.figure.Figure:
         ax.set_title(f"max@{k} −\n{given.scores.labels[comparison.removeprefix('vs ')]}", fontsize=8)
     axes[0, 0].set_yticks(range(len(policies)), [given.scores.labels[policy] for policy in policies])
     axes[0, 0].invert_yaxis()
-    notes = [f"{_title(given, MEAN).capitalize()}.", *markdown.seed_notes(len(given.scores.seeds))]
+    notes = [f"{_title(given, MEAN).capitalize()}.", *markdown.seed_notes(*given.scores.seed_range)]
     drawn.supxlabel(" ".join(notes), fontsize=7)
     return drawn
 

@@ -8,7 +8,7 @@ Missing scores are a blank cell with a note, never a zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,20 +45,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Absence:
-    """A note on the scores that a row lacks on a dataset (or on `EVERY`)."""
+    """A row lacks scores on a dataset (or on `EVERY`); `lacking` says which."""
 
     row: str
     dataset: str
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
+    lacking: str
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
     """Everything that reports are made from. `labels` holds the rows in the order of the tables.
 
+    `configured` are the training seeds of the configuration: a run that is not finished has scores of fewer.
     Compared by identity, so that results computed from it can be cached.
     """
 
@@ -66,15 +64,46 @@ class Scores:
     ks: tuple[int, ...]
     n: int
     sandbox: str | None
-    seeds: tuple[int, ...]
+    configured: tuple[int, ...]
     datasets: tuple[str, ...]
     labels: Mapping[str, str]
     cells: Mapping[tuple[str, str], Cell]
-    notes: tuple[Absence, ...]
+    absences: tuple[Absence, ...]
 
     @property
     def rows(self) -> tuple[str, ...]:
         return tuple(self.labels)
+
+    @property
+    def seed_range(self) -> tuple[int, int]:
+        """The fewest and the most training seeds behind scores of a trained row on a dataset; 0, 0 without any."""
+        counts = [len(cell.seeds) for (row, _), cell in self.cells.items() if row != BASE]
+        return (min(counts), max(counts)) if counts else (0, 0)
+
+    def seeds_text(self, *remarks: str) -> str:
+        """The training seeds that have scores, with how far rows lack them and further remarks in brackets."""
+        scored = [seed for seed in self.configured if any(seed in cell.seeds for cell in self.cells.values())]
+        low, high = self.seed_range
+        lacks = [f"of {len(self.configured)} configured"] if len(scored) < len(self.configured) else []
+        if low < len(scored):
+            lacks.append(f"{low if low == high else f'{low} to {high}'} per policy")
+        said = "; ".join((*lacks, *remarks))
+        return (", ".join(map(str, scored)) or "none") + (f" ({said})" if said else "")
+
+    def notes(self) -> list[str]:
+        """What scores are absent: one sentence for all rows that lack the same."""
+        labels: dict[tuple[str, str], list[str]] = {}
+        for one in self.absences:
+            labels.setdefault((one.dataset, one.lacking), []).append(self.labels[one.row])
+        return [f"{'; '.join(named)} on {dataset}: {lacking}." for (dataset, lacking), named in labels.items()]
+
+    def only(self, rows: Collection[str], datasets: Collection[str]) -> Scores:
+        """Scores of some rows on some datasets, and their absences, for notes on what is shown."""
+        return replace(
+            self,
+            cells={(row, one): cell for (row, one), cell in self.cells.items() if row in rows and one in datasets},
+            absences=tuple(one for one in self.absences if one.row in rows and one.dataset in (*datasets, EVERY)),
+        )
 
     def problems(self, dataset: str) -> int:
         """Number of problems of a dataset; 0 if nothing is scored on it."""
@@ -103,8 +132,8 @@ class Scores:
         problems = sum(map(self.problems, self.datasets))
         return (
             f"Means over {markdown.count(len(self.datasets), 'dataset')} ({problems} problems, {self.n} samples each; "
-            f"training seeds: {', '.join(map(str, self.seeds))}) with {confidence:.0%} intervals over "
-            f"{markdown.interval_over(len(self.seeds))}. Reference: {reference}; differences are paired. Sandbox: "
+            f"training seeds: {self.seeds_text()}) with {confidence:.0%} intervals over "
+            f"{markdown.interval_over(*self.seed_range)}. Reference: {reference}; differences are paired. Sandbox: "
             f"{self.sandbox}."
         )
 
@@ -138,11 +167,11 @@ def load(config: Config) -> Scores:
     labels = {row: config.label(row) for row in (BASE, *config.objectives)}
     consistent = _Consistency(config)
     cells: dict[tuple[str, str], Cell] = {}
-    notes: list[Absence] = []
+    absences: list[Absence] = []
     for row in labels:
         seeds = () if row == BASE else config.seeds
         parts = {dataset: _partition(config, row, dataset, seeds) for dataset in config.evaluated}
-        notes += _absences(row, labels[row], {dataset: absent for dataset, (_, absent) in parts.items()}, len(seeds))
+        absences += _absences(row, {dataset: absent for dataset, (_, absent) in parts.items()}, len(seeds))
         for dataset, (found, _) in parts.items():
             if found:
                 policies = [row if seed is None else policy_name(row, seed) for seed in found]
@@ -158,11 +187,11 @@ def load(config: Config) -> Scores:
         ks=tuple(config.report.ks),
         n=config.sampling.n,
         sandbox=consistent.sandbox,
-        seeds=tuple(config.seeds),
+        configured=tuple(config.seeds) if config.objectives else (),
         datasets=tuple(config.evaluated),
         labels=labels,
         cells=cells,
-        notes=tuple(notes),
+        absences=tuple(absences),
     )
 
 
@@ -232,14 +261,14 @@ def _partition(
     return found, [seed for seed in paths if seed not in found]
 
 
-def _absences(row: str, label: str, absent: Mapping[str, Sequence[int | None]], seeds: int) -> Iterator[Absence]:
-    """One note per dataset that lacks seeds, or a single one if all datasets lack the same."""
+def _absences(row: str, absent: Mapping[str, Sequence[int | None]], seeds: int) -> Iterator[Absence]:
+    """One per dataset that lacks seeds, or a single one if all datasets lack the same."""
     if len(absent) > 1 and len(set(map(tuple, absent.values()))) == 1:
         absent = {EVERY: next(iter(absent.values()))}
     for dataset, missing in absent.items():
         partly = f" for seed {', '.join(map(str, missing))}" if len(missing) < max(1, seeds) else ""
         if missing:
-            yield Absence(row, dataset, f"{label} on {dataset}: no scores{partly}")
+            yield Absence(row, dataset, f"no scores{partly}")
 
 
 def _cell(seeds: tuple[int, ...], tables: Sequence[pa.Table]) -> Cell:

@@ -63,11 +63,16 @@ def p_value(p: float) -> str:
     return f"{p:.2g}"
 
 
-def interval_over(seeds: int) -> str:
-    """What the intervals of means are over."""
-    return "problems" if seeds == 1 else "problems and training seeds"
+def interval_over(fewest: int, most: int) -> str:
+    """What the intervals of means are over, by the fewest and the most training seeds of a policy."""
+    if most < 2:
+        return "problems"
+    return f"problems and training seeds{'' if fewest > 1 else ' (of policies with several)'}"
 
 
-def seed_notes(seeds: int) -> list[str]:
-    """What one training seed cannot show; nothing with several."""
-    return ["One training seed: no claim about methods, only about these trained policies."] if seeds == 1 else []
+def seed_notes(fewest: int, most: int) -> list[str]:
+    """What one training seed cannot show, where a policy has but one."""
+    if fewest != 1:
+        return []
+    policies = "these trained policies" if most == 1 else "the trained policies that have no other"
+    return [f"One training seed: no claim about methods, only about {policies}."]

@@ -111,7 +111,7 @@ class Findings:
         if not {policy, than} <= self.courses.keys():
             return {}
         sides = [self.values(one, point, quantity) for one in (policy, than)]
-        return estimates.contrast(sides, self.config.report, crossed=len(self.scores.seeds) > 1)
+        return estimates.contrast(sides, self.config.report, crossed=len(self.scores.configured) > 1)
 
 
 def make(name: str, config: Config) -> tuple[pd.DataFrame, str, Figure]:
@@ -136,9 +136,9 @@ def collect(name: str, config: Config) -> Findings:
 def _course(config: Config, scores: Scores, experiment: Experiment, row: str) -> Course | None:
     rows = [*(at_milestone(row, i) for i in range(1, experiment.milestones or 1)), row]
     places = [(one, dataset) for one in rows for dataset in scores.datasets]
-    complete = all(place in scores.cells and scores.cells[place].seeds == scores.seeds for place in places)
+    complete = all(place in scores.cells and scores.cells[place].seeds == scores.configured for place in places)
     log = training_log.read(config, row, ("kl", "num_tokens"))
-    logged = len(log) == 2 and all(len(one) == len(scores.seeds) for one in log.values())
+    logged = len(log) == 2 and all(len(one) == len(scores.configured) for one in log.values())
     if not (complete and logged and all((BASE, dataset) in scores.cells for dataset in scores.datasets)):
         return None
     total = log["kl"].shape[1]
@@ -169,7 +169,7 @@ def _quantities(config: Config, experiment: Experiment) -> set[str]:
 def _values(scores: Scores, row: str, quantity: str) -> Values:
     """The base model's are repeated for every seed."""
     found = [scores.values(row, dataset, quantity) for dataset in scores.datasets]
-    return [np.broadcast_to(one, (len(scores.seeds), one.shape[1])) for one in found if one is not None]
+    return [np.broadcast_to(one, (len(scores.configured), one.shape[1])) for one in found if one is not None]
 
 
 def _batches(config: Config, row: str, milestone: str, datasets: Sequence[str]) -> int:
@@ -232,13 +232,14 @@ def to_markdown(findings: Findings, frame: pd.DataFrame) -> str:
     header = ["Policy", "at", "KL", "million tokens", first, headline, *differences]
     lines += markdown.head(header, words=2)
     lines += [markdown.row(_cells(row, findings)) for row in estimates.records(frame)]
+    shown = scores.only({BASE, *findings.courses}, scores.datasets)
     notes = [
-        scores.means_note(report.confidence, f"{scores.labels[experiment.reference]}, at the same point"),
+        shown.means_note(report.confidence, f"{scores.labels[experiment.reference]}, at the same point"),
         "Equal KL and equal tokens are the largest that every seed of every policy reaches; scores there are "
         "interpolated between the points of each training, linearly in √KL or in tokens. KL is in nats per token, on "
         "training prompts. Intervals do not cover its error.",
-        *markdown.seed_notes(len(scores.seeds)),
-        *(f"{note}." for note in scores.notes),
+        *markdown.seed_notes(*shown.seed_range),
+        *scores.notes(),
     ]
     return markdown.below(lines, notes)
 

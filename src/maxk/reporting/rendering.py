@@ -18,7 +18,7 @@ from maxk.artifacts.paths import BASE, command
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.reporting import MEAN, estimates, markdown
-from maxk.reporting.load import EVERY, Scores, load
+from maxk.reporting.load import Scores, load
 from maxk.reporting.tables import PaperTable
 
 Row = Mapping[str, Any]
@@ -108,38 +108,38 @@ def _notes(
 ) -> Iterator[str]:
     datasets = list(dict.fromkeys(c.dataset for c in table.columns if c.dataset != MEAN))
     problems = ", ".join(f"{dataset} {scores.problems(dataset)}" for dataset in datasets)
-    seeds = ", ".join(str(seed) for seed in scores.seeds)
-    yield (
-        f"Problems: {problems}; {scores.n} samples per problem; training seeds: {seeds}"
-        f"{' (mean over seeds)' if len(scores.seeds) > 1 else ''}; sandbox: {scores.sandbox}."
-    )
+    shown = scores.only(rows, datasets)
+    yield (f"Problems: {problems}; {scores.n} samples per problem; {_seeds(shown)}sandbox: {scores.sandbox}.")
     yield f"Bold: best; underlined: second. {config.report.confidence:.0%} intervals: statistics.csv."
-    if set(rows) != {BASE}:
-        yield from markdown.seed_notes(len(scores.seeds))
+    yield from markdown.seed_notes(*shown.seed_range)
     yield from _test_notes(scores, config, tests)
     yield from _role_notes(config, datasets)
     if untrained:
         yield f"No row, because this experiment does not train them: {', '.join(sorted(untrained))}."
-    for note in scores.notes:
-        if note.row in rows and note.dataset in (*datasets, EVERY):
-            yield f"{note}."
+    yield from shown.notes()
+
+
+def _seeds(shown: Scores) -> str:
+    """Nothing in a run that trains no policy."""
+    if not shown.configured:
+        return ""
+    return f"training seeds: {shown.seeds_text(*(['mean over seeds'] if shown.seed_range[1] > 1 else []))}; "
 
 
 def _test_notes(scores: Scores, config: Config, tests: Mapping[str, Row]) -> Iterator[str]:
-    """The tests behind the stars, and columns in which too few problems differ for one."""
-    if not tests:
-        return
+    """The tests behind the stars, if there are any, and columns in which too few problems differ for one."""
     differing = {header: int(test["problems"] - test["zero_differences"]) for header, test in tests.items()}
     listed = "; ".join(
         f"{header} {scores.labels[test['reference']]}, p = {markdown.p_value(test['p_wilcoxon_holm'])}, "
         f"r = {test['rank_biserial']:.2f}, {differing[header]} of {test['problems']}"
         for header, test in tests.items()
     )
-    yield (
-        "*: off-policy BoN is better than the paper's best baseline; Wilcoxon signed-rank test over problems (not of "
-        f"the means), two-sided, Holm-corrected over {markdown.count(len(scores.datasets), 'dataset')}, p < "
-        f"{1 - config.report.confidence:g}. Best baseline, p, rank-biserial r, problems that differ: {listed}."
-    )
+    if any(_significant(test, config) for test in tests.values()):
+        yield (
+            "*: off-policy BoN is better than the paper's best baseline; Wilcoxon signed-rank test over problems (not "
+            f"of the means), two-sided, Holm-corrected over {markdown.count(len(scores.datasets), 'dataset')}, p < "
+            f"{1 - config.report.confidence:g}. Best baseline, p, rank-biserial r, problems that differ: {listed}."
+        )
     few = [header for header, number in differing.items() if number < FEWEST_FOR_SIGNIFICANCE]
     if few:
         yield f"p < 0.05 is impossible with fewer than {FEWEST_FOR_SIGNIFICANCE} differing problems: {', '.join(few)}."
@@ -147,7 +147,7 @@ def _test_notes(scores: Scores, config: Config, tests: Mapping[str, Row]) -> Ite
 
 def _role_notes(config: Config, datasets: Sequence[str]) -> Iterator[str]:
     papers = {dataset: config.datasets[dataset].paper for dataset in datasets}
-    named = [f"{dataset} is used in place of {paper}" for dataset, paper in papers.items() if paper]
+    named = [f"{one} is used in place of {paper}" for one, paper in papers.items() if paper not in (None, one)]
     if named:
         generated = any(config.datasets[dataset].synthetic for dataset in datasets)
         suffix = " (generated tasks, not the benchmarks)" if generated else ""

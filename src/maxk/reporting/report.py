@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from maxk.artifacts import files
 from maxk.config import Config
+from maxk.errors import UserError
 from maxk.reporting import experiments, figures, lineage, summary, tables
 from maxk.reporting.load import Scores
 
@@ -55,6 +56,7 @@ def write(scores: Scores, config: Config, revision: str | None) -> str:
 
 def to_html(scores: Scores, config: Config, revision: str | None) -> str:
     """The page. `revision` is that of the working tree, if it is one."""
+    _require(config)
     environment = Environment(
         loader=PackageLoader("maxk.reporting", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -77,6 +79,23 @@ def to_html(scores: Scores, config: Config, revision: str | None) -> str:
     )
 
 
+def _require(config: Config) -> None:
+    """Raises UserError that names all tables and figures that are missing, and the command that makes them.
+
+    It makes them from the scores that there are: Snakemake would first finish a run that is not.
+    """
+    paths = [path for one in tables.tables(config).values() for path in one.paths(config)]
+    needed = {
+        "table": [path for path in paths if not path.endswith(".tex")],
+        "figure": [config.layout.figure(name) for name in figures.figures(config)],
+    }
+    missing = {kind: [path for path in paths if not Path(path).exists()] for kind, paths in needed.items()}
+    if any(missing.values()):
+        names = ", ".join(Path(path).name for paths in missing.values() for path in paths)
+        made = " && ".join(f"maxk {kind} all --config {config.layout.config}" for kind in missing if missing[kind])
+        raise UserError(f"{config.layout.root}: missing {names}; make them: `{made}`")
+
+
 def html(text: str) -> Markup:
     """HTML of our own Markdown. Its texts are escaped where they are written (`maxk.reporting.markdown`).
 
@@ -94,7 +113,7 @@ def _facts(scores: Scores, config: Config, revision: str | None) -> dict[str, st
     versions, sampling = lineage.versions(config), config.sampling
     return {
         "experiment": config.name,
-        "training seeds": ", ".join(map(str, config.seeds)) if config.objectives else "nothing was trained",
+        "training seeds": scores.seeds_text() if config.objectives else "nothing was trained",
         "samples per problem": f"{scores.n}, at temperature {sampling.temperature:g}, by {sampling.backend}",
         "sandbox": str(scores.sandbox),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if name != "sandbox"),

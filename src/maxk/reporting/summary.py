@@ -95,7 +95,7 @@ def _result(scores: Scores, config: Config, means: pd.DataFrame, changes: pd.Dat
         named, value = [labels[policy] for policy in best], f"the highest mean max@{k}, {at.max():.3f}"
         yield f"{', '.join(named[:-1])} and {named[-1]} share {value}." if best[1:] else f"{named[0]} has {value}."
         yield from _compared(_at(changes, k), best, labels)
-        yield from markdown.seed_notes(len(config.seeds))
+        yield from markdown.seed_notes(*scores.seed_range)
 
 
 def _compared(changes: pd.DataFrame, best: Sequence[str], labels: Mapping[str, str]) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _what(scores: Scores, config: Config) -> Iterator[str]:
     problems = ", ".join(f"{dataset} ({scores.problems(dataset)})" for dataset in scores.datasets)
     trained = (
         f"{markdown.count(len(config.objectives), 'objective')} trained from it on "
-        f"{', '.join(config.training.datasets)}, training seeds: {', '.join(map(str, scores.seeds))}"
+        f"{', '.join(config.training.datasets)}, training seeds: {scores.seeds_text()}"
         if config.objectives
         else "Nothing was trained"
     )
@@ -147,8 +147,8 @@ def _table(scores: Scores, config: Config, means: pd.DataFrame, differences: pd.
     yield ""
     yield (
         f"Means over {markdown.count(len(scores.datasets), 'dataset')} with {config.report.confidence:.0%} "
-        f"intervals over {markdown.interval_over(len(scores.seeds))}; differences are paired. Each dataset: table2.md, "
-        "table3.md; every k: statistics.csv."
+        f"intervals over {markdown.interval_over(*scores.seed_range)}; differences are paired. Each dataset: "
+        "table2.md, table3.md; every k: statistics.csv."
     )
 
 
@@ -216,16 +216,17 @@ def _limits(scores: Scores, config: Config) -> Iterator[str]:
     others = sorted({reason for dataset in scores.datasets if (reason := comparison.otherness(config, dataset))})
     if others:
         yield f"Not the paper's setting ({', '.join(others)}): no independent evidence for or against the paper."
-    if config.objectives:
-        yield from markdown.seed_notes(len(scores.seeds))
-    if len(scores.seeds) > 1:
-        yield f"{len(scores.seeds)} training seeds: a rough estimate of the spread between training runs at best."
+    fewest, most = scores.seed_range
+    yield from markdown.seed_notes(fewest, most)
+    if most > 1:
+        seeds = f"{most} training seeds" if fewest == most else f"{fewest} to {most} training seeds per policy"
+        yield f"{seeds}: a rough estimate of the spread between training runs at best."
     small = {dataset: scores.problems(dataset) for dataset in scores.datasets if scores.problems(dataset) < 100}
     if small:
         yield f"Few problems: {', '.join(f'{dataset} {number}' for dataset, number in small.items())}."
     if scores.sandbox in ("off", None):
         yield "Programs ran without a sandbox and could have tampered with verdicts."
-    yield from (f"{markdown.escape(str(note))}." for note in scores.notes)
+    yield from map(markdown.escape, scores.notes())
 
 
 def _made_with(config: Config) -> Iterator[str]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MARKS = (
     "Bold: best of a column; underlined: second; *: off-policy BoN is significantly better than the paper's best "
-    "baseline (Wilcoxon, as in the paper). Notes give the tests."
+    "baseline (Wilcoxon, as in the paper). A note gives the tests behind stars."
 )
 
 
