@@ -60,6 +60,8 @@ def test_a_crossing_with_grpo_is_found_among_all_k(experiment: Callable[..., Exp
     text = diversity.to_markdown(frame.reset_index())
     assert "One training seed: no claim about methods" in text
     assert "One training seed" not in diversity.to_markdown(frame.reset_index().assign(seeds=3))
+    mixed = diversity.to_markdown(frame.assign(seeds=[1, 3, 1]).reset_index())
+    assert "One training seed: no claim about methods, only about the trained policies that have no other." in mixed
     assert "| 26 [26, 26] | – |" in text
     made.score("bon_mean/seed0", "easy", [0.5] * 12)
     assert diversity.table(load(made.config), made.config).set_index("policy").crossing["bon_mean"] == math.inf

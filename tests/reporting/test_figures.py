@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from made_up import DATASET, Experiment, write_statistics
 from matplotlib.image import imread
+from matplotlib.text import Text
 
 from maxk.artifacts import files
 from maxk.errors import UserError
@@ -159,6 +160,15 @@ def test_a_dot_is_filled_where_the_interval_excludes_zero(experiment: Callable[.
     looks = style.looks(made.config)
     assert fills[looks["bon_mean"].colour] == looks["bon_mean"].colour
     assert fills[looks["grpo"].colour] == "white"
+
+
+def test_differences_say_of_how_many_seeds_they_are(experiment: Callable[..., Experiment]) -> None:
+    made, rewards = experiment(seeds=[0, 1]), {"easy": [0.0, 0.5], "hard": [0.5, 1.0]}
+    made.score_all(dict.fromkeys(("base", "grpo/seed0", "bon_mean/seed0"), rewards))
+    with style.applied():
+        drawn = figures.FIGURES["differences"].draw(inputs(made))
+    said = "One training seed: no claim about methods, only about these trained policies."
+    assert any(said in text.get_text() for text in drawn.findobj(Text))
 
 
 def drawn(made: Experiment, name: str) -> object:

@@ -154,6 +154,10 @@ def test_a_policy_without_all_milestones_is_left_out_with_a_note(study: Experime
     assert list(found.courses) == ["grpo"]
     text = matched.to_markdown(found, matched.table(found))
     assert "BoN mean, milestone 1 on easy: no scores for seed 1." in text
+    assert "training seeds: 0, 1) with" in text  # of the policy that is shown
+    Path(study.config.layout.scores("grpo@1/seed1", "easy")).unlink()
+    none = matched.collect("study", study.config)
+    assert "training seeds: none (of 2 configured)) with" in matched.to_markdown(none, matched.table(none))
     assert "**Not decided: scores are missing.**" in text
 
 

@@ -58,6 +58,7 @@ def test_the_folder_loads_and_its_card_tells_how_it_was_made(trained: Experiment
     assert {"maxk", "bon_mean"} <= set(metadata["tags"])
     for told in ('"type": "bon_mean", "k": 4', "`some/model`", "some easy", "| seed of this policy | 0 |", "landlock"):
         assert told in card
+    assert "| seeds that the experiment configures | 0 |" in card
     # easy: 0.5, 1, 1, 1 and hard: 0, 0, 0, 0.5 in all samples; ± 3.182 (t, 3 degrees) standard errors of 0.125
     assert "| easy | this one | 0.875 [0.477, 1.000] | 0.875 [0.477, 1.000] | 0.875 [0.477, 1.000] |" in card
     assert "| hard | this one | 0.125 [0.000, 0.523] |" in card
