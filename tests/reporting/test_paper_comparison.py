@@ -105,3 +105,17 @@ def test_a_base_model_alone_has_values_and_no_directions(experiment: Callable[..
 def test_policies_that_are_not_scored_yet_are_blank(experiment: Callable[..., Experiment]) -> None:
     made = experiment().score_all({"base": {"easy": [0.0, 1.0], "hard": [1.0, 1.0]}})
     assert {row["ours"] for row in rows(made) if row["against"]} == {None}
+
+
+def test_the_page_says_which_differences_are_of_one_seed(experiment: Callable[..., Experiment]) -> None:
+    said = "One training seed: no claim about methods, only about "
+    made, rewards = experiment(seeds=[0, 1]), {"easy": [0.0, 0.5, 0.6], "hard": [0.5, 0.7, 1.0]}
+    made.score_all(dict.fromkeys(("base", "grpo/seed0", "bon_mean/seed0"), rewards))
+    rows(made)
+    assert f"{said}these trained policies." in Path("results/comparison.md").read_text()
+    made.score_all({"bon_mean/seed1": rewards})
+    rows(made)
+    assert f"{said}the trained policies that have no other." in Path("results/comparison.md").read_text()
+    made.score_all({"grpo/seed1": rewards})
+    rows(made)
+    assert said not in Path("results/comparison.md").read_text()
