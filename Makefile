@@ -135,6 +135,7 @@ clean:
 $(READY): pyproject.toml requirements/$(LOCK).txt requirements/test.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
 		{ echo "maxk needs Python 3.11, 3.12 or 3.13; name one by: make PYTHON=/path/to/python3.11"; exit 2; }
+	@echo "Building $(VENV): a few minutes, about 2 GB (more with CUDA), without output"
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) --requirement requirements/$(LOCK).txt --requirement requirements/test.txt
 	$(INSTALL) --no-deps --editable .

@@ -1,7 +1,8 @@
-"""What a run prints last: the result in a table and two sentences, and what to open."""
+"""What a run prints first, how to see its progress, and last: the result in a table and two sentences, and what to open."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,19 @@ from maxk.reporting import exit_report, summary
 from maxk.reporting.load import load
 
 ONE_SEED = "One training seed: no claim about methods, only about these trained policies."
+
+
+def test_a_run_begins_with_a_command_that_shows_how_far_its_jobs_are(
+    experiment: Callable[..., Experiment], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = experiment().config
+    exit_report.start(config)
+    log = Path(config.layout.log("train", "grpo/seed0"))
+    log.parent.mkdir(parents=True)
+    log.write_text("train: 1/32\ntrain: 2/32\n")
+    command = capsys.readouterr().err.removeprefix("maxk: how far the jobs are: ")
+    shown = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines() == [f"==> {log} <==", "train: 2/32"]
 
 
 def said_of(made: Experiment) -> str:

@@ -14,6 +14,7 @@ onstart:
             content=CONFIG.model_dump_json(),
             here="--local" if workflow.local_exec else "",
         )
+    exit_report.start(CONFIG)
 
 
 onsuccess:

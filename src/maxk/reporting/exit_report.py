@@ -1,15 +1,22 @@
-"""What a run of the pipeline prints last: its result and what to open, or how to go on.
+"""What a run of the pipeline prints first, where its jobs tell their progress, and last: its result, or how to go on.
 
-The Snakefile calls it when a run ends (`onsuccess` and `onerror` in workflow/rules/setup.smk).
+The Snakefile calls it when a run starts and ends (`onstart`, `onsuccess` and `onerror` in workflow/rules/setup.smk).
 """
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
 from maxk.config import Config
 from maxk.reporting import terminal
+
+
+def start(config: Config) -> None:
+    """Prints to stderr a command that shows how far the running jobs are: the last line of each of their logs."""
+    logs = shlex.quote(f"{config.layout.root}/logs")
+    print(f"maxk: how far the jobs are: find {logs} -name '*.log' -mmin -1 | xargs -r tail -vn 1", file=sys.stderr)
 
 
 def success(config: Config) -> None:
