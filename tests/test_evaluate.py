@@ -194,12 +194,23 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return line
 
 
+def test_problems_that_cannot_be_read_are_refused_before_the_pipeline(
+    folder: Path, asked: list[Config], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of `maxk grade` needs no statements."""
+    files.write_text("own.jsonl", json.dumps({"problem_id": "sum", "tests": PROBLEMS[0]["tests"]}) + "\n")
+    said = refused(["tiny", "--problems", "own.jsonl"], capsys)
+    assert "own.jsonl:1: no column 'statement'; it has problem_id, tests" in said
+    assert asked == []
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"tiny": "nowhere"}, "nowhere: no model can be read from there"),
         ({"tiny": "/nowhere"}, "/nowhere: no such folder; give a folder with a model, or a hub id"),
-        ({"own.jsonl": "absent.jsonl"}, "--problems absent.jsonl: no such file or folder"),
+        ({"own.jsonl": "absent.jsonl"}, "--problems absent.jsonl: no such file"),
+        ({"own.jsonl": "owm.jsonl"}, "--problems owm.jsonl: no such file (did you mean 'own.jsonl'?)"),
         ({"own.jsonl": "mbpq"}, "source='mbpq' is unknown (did you mean 'mbpp'?)"),
         ({"1": "0.5"}, "--temperatures 0.5 0.5: one is given twice"),
         ({"1": "0.5000001"}, "--temperatures 0.5 0.5000001: one is given twice"),

@@ -142,6 +142,13 @@ def _no_gpu(here: Here) -> None:
     here.patch.setattr("maxk.resources.gpus.visible", dict)
 
 
+def _no_matplotlib(here: Here) -> None:
+    """And grading fails, so that it must not have begun."""
+    here.patch.setitem(sys.modules, "matplotlib", None)
+    here.patch.delitem(sys.modules, "maxk.reporting.style", raising=False)
+    here.refuse("maxk.stages.grade.Samples.__init__", AssertionError("graded before the check"))
+
+
 def _not_installed(here: Here) -> None:
     here.configure(sampling={"backend": "vllm"})
     here.patch.setattr("importlib.util.find_spec", lambda name: None)
@@ -195,6 +202,16 @@ MISTAKES = {
     "a list for a config": Mistake(PLAN, ("config mine.yaml: expected keys and values",), mine("- seeds")),
     "no cores": Mistake("maxk plan --cores 0", ("--cores must be at least 1, got 0",)),
     "no such config file": Mistake("maxk plan --config mien.yaml", ("config mien.yaml: no such file",)),
+    "an objective that is not installed": Mistake(
+        PLAN,
+        ("'my_objectives:Mine' cannot be imported", "name its folder in PYTHONPATH"),
+        mine("objectives: {a: {type: 'my_objectives:Mine'}}"),
+    ),
+    "a plot without matplotlib": Mistake(
+        "maxk compare samples.jsonl two=samples.jsonl --problems problems.jsonl --plot curves.png",
+        ("needs the extra `pipeline` (no module 'matplotlib'): pip install 'maxk[pipeline]'",),
+        _no_matplotlib,
+    ),
     "no run yet": Mistake(
         "maxk score base --config results/other/config.json",
         ("config results/other/config.json: no such file", "snakemake --cores all"),
@@ -354,7 +371,7 @@ MISTAKES = {
     ),
     "an unknown sample id": Mistake(
         GRADE,
-        ("samples.jsonl:1: no problem 'treble'", "the problems are 'double'"),
+        ("samples.jsonl:1: no problem 'treble'", "the only problem is 'double'"),
         lambda here: here.jsonl("samples.jsonl", {**SAMPLE, "problem_id": "treble"}),
     ),
     "a sample without program": Mistake(
@@ -371,8 +388,14 @@ MISTAKES = {
         "maxk grade samples.jsonl problems.jsonl",
         ("samples.jsonl:1: no known form of problems", "got the keys problem_id, program"),
     ),
+    "no such problems": Mistake(
+        "maxk grade problem.jsonl samples.jsonl", ("problem.jsonl: no such file (did you mean 'problems.jsonl'?)",)
+    ),
+    "no such verdicts": Mistake(
+        "maxk compare sample.jsonl problems.jsonl", ("sample.jsonl: no such file (did you mean 'samples.jsonl'?)",)
+    ),
     "no such samples": Mistake(
-        "maxk grade problems.jsonl sample.jsonl", ("sample.jsonl: cannot be read (No such file",)
+        "maxk grade problems.jsonl sample.jsonl", ("sample.jsonl: no such file (did you mean 'samples.jsonl'?)",)
     ),
     "more than there are samples": Mistake(
         f"{GRADE} --k 1,8", ("--k: 8 is more than the 1 samples of problem 'double'",)

@@ -406,4 +406,6 @@ def test_a_training_ends_with_its_last_values(started: Config) -> None:
 
 @pytest.mark.parametrize("base", ["http://127.0.0.1:5000", "https://host/mlflow/"])
 def test_the_link_names_the_view(base: str) -> None:
-    assert page.link(base, "3").startswith(f"{base.rstrip('/')}/#/experiments/3/runs?viewStateShareKey=maxk-scores&")
+    assert page.link(base, "3", "training").startswith(
+        f"{base.rstrip('/')}/#/experiments/3/runs?viewStateShareKey=maxk-training&"
+    )

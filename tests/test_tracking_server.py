@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -12,13 +16,11 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from maxk import tracking
+from maxk import cli, tracking
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.stages import ui
 from maxk.tracking import mirror
-
-pytestmark = pytest.mark.slow
 
 
 def free_port() -> int:
@@ -40,6 +42,7 @@ def server(database: str, port: int):
         yield
 
 
+@pytest.mark.slow
 def test_a_server_gets_every_event_also_of_the_time_when_it_was_away(
     seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,3 +69,38 @@ def test_a_server_gets_every_event_also_of_the_time_when_it_was_away(
         assert found.data.params == {"training.completions": "8"}
         assert found.data.metrics == {"reward": 1.0}
         assert [item.path for item in client.list_artifacts(found.info.run_id)] == ["note.txt"]
+
+
+@pytest.mark.slow
+def test_links_are_printed_when_the_page_answers(
+    seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mirror.start(seconds)
+    files.write_json("config.json", seconds.model_dump(mode="json"))
+    command = [sys.executable, "-m", "maxk", "ui", "--config", "config.json", "--port", str(free_port())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            printed = [process.stdout.readline() for _ in range(3)]
+            views = [re.fullmatch(r"(\w+): (http\S+viewStateShareKey=maxk-(\w+)\S+)\n", line) for line in printed[:2]]
+            assert [(view[1], view[3]) for view in views] == [("scores", "scores"), ("training", "training")]
+            with urllib.request.urlopen(views[0][2], timeout=60) as page:
+                assert page.status == 200
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert "Uvicorn running" not in process.stderr.read()
+
+
+def test_a_port_in_use_is_refused(
+    seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page of another experiment would answer."""
+    monkeypatch.chdir(tmp_path)
+    mirror.start(seconds)
+    files.write_json("config.json", seconds.model_dump(mode="json"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert cli.main(["ui", "--config", "config.json", "--port", str(port)]) == 2
+    assert f"maxk ui: --port {port} cannot be used ([Errno 98] Address already in use); choose another" in (
+        capsys.readouterr().err
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -59,6 +60,18 @@ def suggest(got: str, known: Iterable[str]) -> str:
     """The end of a message on an unknown name: the nearest known one, if one is near."""
     nearest = get_close_matches(got, list(known), n=1)
     return f" (did you mean {nearest[0]!r}?)" if nearest else ""
+
+
+def no_such_file(path: str | Path) -> str:
+    """The end of a message on a file that does not exist: the one beside it that a misspelt name may mean."""
+    path = Path(path)
+    return f"no such file{suggest(path.name, (one.name for one in path.parent.glob(f'*{path.suffix}')))}"
+
+
+def not_imported(error: Exception) -> str:
+    """The end of a message on an import path that fails: why, and where a module must be."""
+    fix = "; install it, or name its folder in PYTHONPATH" if isinstance(error, ModuleNotFoundError) else ""
+    return f"cannot be imported ({error}){fix}"
 
 
 def unknown(got: object, known: Iterable[str]) -> str:

@@ -148,7 +148,7 @@ def test_mistakes_are_named(tmp_path: Path, problems: list, samples: list, messa
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="no such file"):
         run(tmp_path / "missing.jsonl", files[1])
     files[1].write_text("{not json\n")
     with pytest.raises(UserError, match=r"samples.jsonl:1: not JSON .*each line must be one object"):

@@ -1,4 +1,4 @@
-"""What a run prints first, how to see its progress, and last: the result in a table and two sentences, and what to open."""
+"""What a run prints: first how to see its progress, last the result in a table and two sentences, and what to open."""
 
 from __future__ import annotations
 

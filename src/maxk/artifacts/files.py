@@ -27,7 +27,7 @@ from maxk.artifacts.digests import canonical, digest_of
 from maxk.artifacts.packing import packed
 from maxk.artifacts.paths import Layout, command
 from maxk.artifacts.records import Policy, Problem, Provenance, Task, Test
-from maxk.errors import UserError, resource_error
+from maxk.errors import UserError, no_such_file, resource_error
 
 _PROVENANCE_KEY = b"maxk"
 # Characters of tests in a row group of problems. Groups are written and read one by one: a benchmark can have gigabytes
@@ -141,7 +141,9 @@ def absent(path: str | Path) -> UserError:
     """Names the missing file and, if it is in the folder of a run, the command that makes it."""
     layouts = (Layout(str(folder)) for folder in Path(path).parents if folder.name)
     run = next((layout for layout in layouts if Path(layout.config).is_file()), None)
-    return UserError(f"{path}: no such file; {f'make it: `{command(run, str(path))}`' if run else 'check the path'}")
+    if run is None:
+        return UserError(f"{path}: {no_such_file(path)}; check the path")
+    return UserError(f"{path}: no such file; make it: `{command(run, str(path))}`")
 
 
 def digest(path: str | Path) -> str:

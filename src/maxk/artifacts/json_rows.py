@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from maxk.artifacts.json_text import described, parsed
-from maxk.errors import UserError
+from maxk.errors import UserError, no_such_file
 
 _PIECE = 1 << 16  # characters, among which an array must begin
 
@@ -68,6 +68,8 @@ def _opened(path: Path, name: str) -> Iterator[IO[str]]:
         raise UserError(f"{name}: not UTF-8 ({error}); fetch it again or convert it") from None
     except (EOFError, zlib.error) as error:
         raise UserError(f"{name}: a damaged gzip file ({error}); fetch it again") from None
+    except FileNotFoundError:
+        raise UserError(f"{name}: {no_such_file(path)}") from None
     except OSError as error:
         raise UserError(f"{name}: cannot be read ({error.strerror or error})") from None
 

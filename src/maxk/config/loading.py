@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from maxk.config.experiment import Config
 from maxk.config.messages import explain
-from maxk.errors import UserError, suggest
+from maxk.errors import UserError, no_such_file
 
 DEFAULTS = Path(__file__).parents[3] / "config" / "config.yaml"
 YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, and not everywhere
@@ -50,7 +50,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         with Path(path).open(encoding="utf-8") as handle:
             content = yaml.load(handle, _UniqueKeys)
     except FileNotFoundError:
-        raise UserError(f"config {path}: no such file{_nearest(Path(path))}") from None
+        raise UserError(f"config {path}: {no_such_file(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"config {path}: cannot be read ({error})") from None
     except yaml.YAMLError as error:
@@ -58,11 +58,6 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"config {path}: expected keys and values, got {type(content).__name__}")
     return content
-
-
-def _nearest(path: Path) -> str:
-    """The file beside it that a misspelt name may mean."""
-    return suggest(path.name, [one.name for one in path.parent.glob(f"*{path.suffix}")])
 
 
 def overlay(defaults: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,7 +112,7 @@ def load(path: str | Path) -> Config:
     """
     path = Path(path)
     if not path.exists():
-        raise UserError(f"config {path}: no such file; {_other_runs(path)}")
+        raise UserError(f"config {path}: {no_such_file(path)}; {_other_runs(path)}")
     if path.suffix == ".json":
         return parse(read_yaml(path))
     run = experiment(path).layout.config

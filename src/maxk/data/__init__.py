@@ -25,7 +25,7 @@ from maxk.data import hub
 from maxk.data.candidates import Funnel
 from maxk.data.filters import MAX_TEST_BYTES, Validate, complete, largest_test
 from maxk.data.sections import SOURCES, Benchmark, DatasetSection, GeneratedDataset, HubCopy, TokenLimit
-from maxk.errors import UserError, suggest
+from maxk.errors import UserError, not_imported, suggest
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -66,7 +66,7 @@ def _imported(source: str) -> type[DatasetSection]:
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"source={source!r} cannot be imported ({error})") from None
+        raise ValueError(f"source={source!r} {not_imported(error)}") from None
     if not (isinstance(found, type) and issubclass(found, DatasetSection)):
         raise ValueError(f"source={source!r} is no dataset class: it must derive from maxk.data.sections.Benchmark")
     return found

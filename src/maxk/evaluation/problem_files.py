@@ -128,7 +128,8 @@ class Problems:
         if problem_id in self.left_out:
             raise UserError(f"{where}: problem {problem_id!r} cannot be graded ({self.left_out[problem_id]})")
         some = ", ".join(map(repr, list(self.tasks)[:3]))
-        raise UserError(f"{where}: no problem {problem_id!r}; the problems are {some}, …")
+        known = f"the only problem is {some}" if len(self.tasks) == 1 else f"the problems are {some}"
+        raise UserError(f"{where}: no problem {problem_id!r}; {known}{', …' if len(self.tasks) > 3 else ''}")
 
 
 class _LeftOut(Exception):

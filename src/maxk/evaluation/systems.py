@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from maxk import estimators
-from maxk.errors import UserError
+from maxk.errors import UserError, no_such_file
 from maxk.estimators import Floats
 from maxk.evaluation.verdict_shards import is_parquet
 
@@ -207,7 +207,9 @@ def _short(path: str) -> str:
 def read_results(path: Path) -> Sequence[Seed] | None:
     """The seeds in a file of verdicts, scores or counts; None if it holds something else."""
     if not path.is_file():
-        raise UserError(f"{path}: {'is a folder; give the scores of a policy' if path.is_dir() else 'no such file'}")
+        raise UserError(
+            f"{path}: {'is a folder; give the scores of a policy' if path.is_dir() else no_such_file(path)}"
+        )
     if is_parquet(path):
         return [_scores(path)]
     if path.suffix == ".csv":

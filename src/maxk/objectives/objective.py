@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
-from maxk.errors import unknown
+from maxk.errors import not_imported, unknown
 from maxk.objectives import schedule
 from maxk.objectives.keys import accepts, allowed
 from maxk.objectives.schedule import Schedule
@@ -221,7 +221,7 @@ def _imported(path: str) -> type[Objective]:
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"objective type {path!r} cannot be imported ({error})") from None
+        raise ValueError(f"objective type {path!r} {not_imported(error)}") from None
     return _class_of(found)
 
 

@@ -21,6 +21,7 @@ import math
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,12 @@ def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
 
 
 def require_picture(path: Path | None) -> None:
-    """Raises UserError unless the file for a plot, if one is asked for, is of a kind that can be drawn."""
-    if path is not None and path.suffix not in _PICTURES:
+    """Raises UserError or ModuleNotFoundError unless a plot, if one is asked for, can be drawn: its kind, the extra."""
+    if path is None:
+        return
+    if path.suffix not in _PICTURES:
         raise UserError(f"--plot: expected a name that ends in {' or '.join(_PICTURES)}, got {path}")
+    import_module("maxk.reporting.style")
 
 
 def write_json(path: Path, content: Any) -> None:

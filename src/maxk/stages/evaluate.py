@@ -22,7 +22,7 @@ from typing import Any
 from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.config import Config
-from maxk.errors import UserError
+from maxk.errors import UserError, no_such_file
 from maxk.estimators import powers_of_two
 from maxk.resources import gpus
 
@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> None:
     root = configuration.parse(own).layout.root
     _require_own_folder(root, args)
     configs = {temperature: _configured(own, temperature, args) for temperature in args.temperatures}
+    _require_readable(configs[args.temperatures[0]])
     print(f"device: {_device(configs[args.temperatures[0]])}", file=sys.stderr, flush=True)
     for config in configs.values():
         _run_pipeline(config, args)
@@ -166,8 +167,18 @@ def _dataset(given: str) -> tuple[str, dict[str, Any]]:
     if Path(given).exists():
         return _slug(Path(given).name.partition(".")[0]), {"source": "jsonl", "location": given}
     if not location and ("/" in given or "." in given):
-        raise UserError(f"--problems {given}: no such file or folder")
+        raise UserError(f"--problems {given}: {no_such_file(given)}")
     return _slug(source), {"source": source, **({"location": location} if location else {})}
+
+
+def _require_readable(config: Config) -> None:
+    """Raises UserError if the first of your own problems cannot be read, such as one without a statement."""
+    from maxk.data.candidates import Funnel
+    from maxk.data.jsonl import JsonlDataset
+
+    for name, dataset in config.datasets.items():
+        if isinstance(dataset, JsonlDataset):
+            next(dataset.candidates(Funnel(name)), None)
 
 
 def _slug(text: str) -> str:

@@ -1,6 +1,7 @@
 """`maxk ui`: the MLflow page of an experiment; sends new events to it until stopped.
 
-If `MLFLOW_TRACKING_URI` names a server, prints the link of its page; for a database, serves the page on this machine.
+If `MLFLOW_TRACKING_URI` names a server, prints the links of its page; for a database, serves the page on this machine
+and prints them when it answers.
 
     maxk ui                                        # the default experiment
     maxk ui --config config/mini.yaml
@@ -12,9 +13,11 @@ import argparse
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 
 from maxk import config as configuration
@@ -29,6 +32,7 @@ _CLOSED = {
     "MLFLOW_ENABLE_AI_GATEWAY": "false",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
 }
+_QUIET = {"PYTHONWARNINGS": "ignore"}  # of MLflow's libraries about one another
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +49,12 @@ def run(args: argparse.Namespace) -> None:
     uri, local = server.address_of(where), f"http://127.0.0.1:{args.port}"
     server.relocate(config, uri)
     remote = server.is_server(uri)
-    print(f"{page.link(where['uri'] if remote else local, where['experiment_id'])}  (Ctrl-C stops)", flush=True)
     with contextlib.nullcontext() if remote else serving(uri, args.port) as process:
+        if process is not None:
+            _wait_for(process, local)
+        for view in page.VIEWS:
+            print(f"{view}: {page.link(where['uri'] if remote else local, where['experiment_id'], view)}")
+        print("(Ctrl-C stops)", flush=True)
         while process is None or process.poll() is None:
             try:
                 mirror.send(config)
@@ -55,13 +63,33 @@ def run(args: argparse.Namespace) -> None:
             time.sleep(SEND_EVERY_S)
 
 
+def _wait_for(process: subprocess.Popen[bytes], address: str) -> None:
+    """Returns when the server answers. Raises UserError if it ends before."""
+    print("MLflow starts, which takes some seconds …", file=sys.stderr, flush=True)
+    while process.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5):
+            return
+        time.sleep(0.2)
+    raise UserError(f"MLflow's server ended before it answered (above), with exit status {process.returncode}")
+
+
+def _require_free(port: int) -> None:
+    """Raises UserError if a server has the port: its page would be taken for ours."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"--port {port} cannot be used ({error}); choose another") from None
+
+
 @contextlib.contextmanager
 def serving(uri: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """MLflow's server for a database, for this machine only. The URI goes by the environment: `ps` shows arguments."""
     from maxk.tracking import server
 
-    environment = {**os.environ, **server.SETTINGS, **_CLOSED, "MLFLOW_BACKEND_STORE_URI": uri}
+    _require_free(port)
+    environment = {**os.environ, **server.SETTINGS, **_CLOSED, **_QUIET, "MLFLOW_BACKEND_STORE_URI": uri}
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--uvicorn-opts", "--log-level warning"]
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
         yield process

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NOTE_TAG = "mlflow.note.content"
 CURVES = ("reward", "kl", "kl_old", "entropy", "frac_reward_zero_std", "completions/mean_length", "grad_norm")
 FINALS = ("reward", "kl", "kl_old", "entropy")  # final/… values of the train stage
+VIEWS = ("scores", "training")
 _CARD = {"deleted": False, "isGenerated": True, "runsCountToCompare": 20}
 
 
@@ -26,22 +27,24 @@ def tags(config: Config) -> dict[str, str]:
     """Tags of the experiment: its kind and its views."""
     now = int(time.time() * 1000)
     views = {
-        "maxk-scores": ("Scores: max@k of every policy", _scores(config)),
-        "maxk-training": ("Training: curves of every policy", _training(config)),
+        "scores": ("Scores: max@k of every policy", _scores(config)),
+        "training": ("Training: curves of every policy", _training(config)),
     }
     return {
         # The page opens on runs and charts, not on traces of conversations.
         "mlflow.experimentKind": "custom_model_development",
         **{
-            f"mlflow.sharedViewState.{key}": json.dumps({"name": name, "createdAt": now, "state": json.dumps(state)})
-            for key, (name, state) in views.items()
+            f"mlflow.sharedViewState.maxk-{view}": json.dumps(
+                {"name": name, "createdAt": now, "state": json.dumps(state)}
+            )
+            for view, (name, state) in views.items()
         },
     }
 
 
-def link(base: str, experiment_id: str) -> str:
-    """The page of an experiment on the server at `base`, with the scores and their charts."""
-    options = "viewStateShareKey=maxk-scores&workflowType=machine_learning&compareRunsMode=CHART"
+def link(base: str, experiment_id: str, view: str) -> str:
+    """The page of an experiment on the server at `base`, with the charts of one of `VIEWS`."""
+    options = f"viewStateShareKey=maxk-{view}&workflowType=machine_learning&compareRunsMode=CHART"
     return f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs?{options}"
 
 
