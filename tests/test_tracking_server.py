@@ -76,6 +76,7 @@ def test_links_are_printed_when_the_page_answers(
     seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     mirror.start(seconds)
     files.write_json("config.json", seconds.model_dump(mode="json"))
     command = [sys.executable, "-m", "maxk", "ui", "--config", "config.json", "--port", str(free_port())]
@@ -96,11 +97,12 @@ def test_a_port_in_use_is_refused(
 ) -> None:
     """The page of another experiment would answer."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     mirror.start(seconds)
     files.write_json("config.json", seconds.model_dump(mode="json"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert cli.main(["ui", "--config", "config.json", "--port", str(port)]) == 2
-    assert f"maxk ui: --port {port} cannot be used ([Errno 98] Address already in use); choose another" in (
+    assert f"maxk ui: --port {port} cannot be used (Address already in use); choose another" in (
         capsys.readouterr().err
     )

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.errors import UserError
+from maxk.stages.grade import up_to
 
 SEND_EVERY_S = 10.0
 # Every user of the machine can open the page on 127.0.0.1. MLflow's assistant can run shell commands, so it is allowed
@@ -36,7 +37,7 @@ _QUIET = {"PYTHONWARNINGS": "ignore"}  # of MLflow's libraries about one another
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, default=5000, help="port of the page (default: 5000)")
+    parser.add_argument("--port", type=up_to(65535, int), default=5000, help="port of the page (default: 5000)")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -77,8 +78,8 @@ def _require_free(port: int) -> None:
     """Raises UserError if a server has the port: its page would be taken for ours."""
     try:
         socket.create_server(("127.0.0.1", port)).close()
-    except (OSError, OverflowError) as error:
-        raise UserError(f"--port {port} cannot be used ({error}); choose another") from None
+    except OSError as error:
+        raise UserError(f"--port {port} cannot be used ({os.strerror(error.errno or 0)}); choose another") from None
 
 
 @contextlib.contextmanager
@@ -90,7 +91,7 @@ def serving(uri: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, **server.SETTINGS, **_CLOSED, **_QUIET, "MLFLOW_BACKEND_STORE_URI": uri}
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--uvicorn-opts", "--log-level warning"]
-    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    process = subprocess.Popen(command, env=environment, start_new_session=True, stdout=2)  # stdout has the links only
     try:
         yield process
     finally:
