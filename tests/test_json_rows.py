@@ -67,7 +67,7 @@ def test_what_cannot_be_read_is_named_by_file_and_line(tmp_path: Path, content: 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, message in [("pipe", "is a pipe or device"), (".", "is a folder"), ("none", "cannot be read")]:
+    for name, message in [("pipe", "is a pipe or device"), (".", "is a folder"), ("none", "none: no such file")]:
         with pytest.raises(UserError, match=message):
             list(rows(tmp_path / name))
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,10 @@ def test_links_are_printed_when_the_page_answers(
     mirror.start(seconds)
     files.write_json("config.json", seconds.model_dump(mode="json"))
     command = [sys.executable, "-m", "maxk", "ui", "--config", "config.json", "--port", str(free_port())]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    # A shell that runs the tests in the background has them ignore SIGINT, which the process would inherit.
+    heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, preexec_fn=heeds, **pipes) as process:
         try:
             printed = [process.stdout.readline() for _ in range(3)]
             views = [re.fullmatch(r"(\w+): (http\S+viewStateShareKey=maxk-(\w+)\S+)\n", line) for line in printed[:2]]
