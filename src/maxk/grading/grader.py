@@ -53,7 +53,7 @@ class Grader:
             raise UserError(f"workers: {workers} is not a positive number")
         self.mode, self.cache, self.stats = mode, cache, Stats()
         self._servers = Servers(sandbox, self.workers)
-        self._open = self._grading = False
+        self._grading = False
 
     @property
     def tier(self) -> str:
@@ -67,7 +67,6 @@ class Grader:
 
     def __enter__(self) -> Grader:
         self._servers.choose_tier()
-        self._open = True
         self._servers.of_kind(PLAIN)
         return self
 
@@ -76,7 +75,6 @@ class Grader:
 
     def close(self) -> None:
         """Ends all servers, and a grading in another thread; nothing they started outlives this."""
-        self._open = False
         self._servers.close()
 
     def grade(self, submissions: Iterable[SubmissionLike]) -> list[Verdict]:
@@ -94,7 +92,7 @@ class Grader:
         A source that has nothing ready gives NOT_READY, which is not counted, and is asked again soon.
         Raises ValueError for a submission without tests: an empty test list must never count as passed.
         """
-        if not self._open:
+        if self._servers.closed:
             raise RuntimeError("the grader is closed; use it as a context manager")
         if self._grading:
             raise RuntimeError("one grading at a time: finish the first iterator or use another Grader")

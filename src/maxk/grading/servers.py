@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 
 from maxk.errors import UserError
 from maxk.grading import probe
@@ -27,7 +26,7 @@ class Servers:
         self.reasons: dict[str, str] = {}
         self.running: list[Server] = []
         self._restart_at = self._failing_since = 0.0
-        self.closed = False
+        self.closed = True  # until a tier is chosen, and after `close`
 
     def busy(self) -> list[Server]:
         """Those that have jobs."""
@@ -35,7 +34,6 @@ class Servers:
 
     def choose_tier(self) -> None:
         """Takes the tier asked for, or the strongest that starts and withstands a probe. Raises SandboxUnavailable."""
-        self.closed = False
         names = TIERS if self._wanted == "auto" else (self._wanted,)
         for name in names:
             try:
@@ -50,6 +48,7 @@ class Servers:
                 continue
             self.tier = name
             self.reasons[name] = "in use"
+            self.closed = False
             return
         raise SandboxUnavailable(_unavailable(self.reasons))
 
@@ -71,9 +70,11 @@ class Servers:
 
     def dismiss(self, server: Server) -> None:
         """Ends a server, and all that it has started. `close` in another thread may have done so before."""
-        with suppress(ValueError):
+        try:
             self.running.remove(server)
-            server.process.close()
+        except ValueError:
+            return
+        server.process.close()
 
     def close(self) -> None:
         """Ends all servers, and whatever grades by them in another thread."""
