@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import tiny
@@ -13,6 +17,7 @@ from transformers import LlamaForCausalLM
 
 from maxk.config import EntropyBonus, Generator, Heldout, Lora, Training
 from maxk.errors import UserError
+from maxk.resources import launcher
 from maxk.training.arguments import arguments, lora, milestones, schedule
 from maxk.trl.vllm import UNUSED_UTILIZATION
 
@@ -166,7 +171,20 @@ def test_shipped_accelerate_configs_are_what_accelerate_reads(name: str, root: P
     config = load_config_from_file(str(root / "config" / "accelerate" / f"{name}.yaml"))
     expected = {"ddp": "MULTI_GPU", "fsdp2": "FSDP", "zero3": "DEEPSPEED"}
     assert config.distributed_type == expected[name]
-    assert config.mixed_precision == "bf16"
+    assert config.mixed_precision == "no"
+
+
+def test_the_configured_precision_decides_over_an_accelerate_file(tmp_path: Path) -> None:
+    """The launcher's variable is set before the trainer's arguments, as in a process of `accelerate launch`."""
+    file, program, seen = tmp_path / "own.yaml", tmp_path / "program.py", tmp_path / "seen"
+    file.write_text("distributed_type: MULTI_CPU\nmixed_precision: bf16\nuse_cpu: true\nnum_processes: 1\n")
+    program.write_text(f"import os; open({str(seen)!r}, 'w').write(os.environ['ACCELERATE_MIXED_PRECISION'])")
+    launch = launcher._accelerate(changed(processes=1), str(file))
+    subprocess.run([sys.executable, "-m", *launch, str(program)], check=True, cwd=tmp_path)
+    with mock.patch.dict(os.environ, {"ACCELERATE_MIXED_PRECISION": seen.read_text()}):
+        for precision, expected in {"float32": "no", "bfloat16": "bf16"}.items():
+            found = arguments(changed(precision=precision), tmp_path, seed=0, prompts=8)
+            assert found.mixed_precision == expected
 
 
 @pytest.mark.parametrize(("prompts", "expected"), [(16 * 4, [4, 8, 12]), (6 * 4, [2, 3, 4])])

@@ -123,7 +123,9 @@ class Training(Section):
     )
     accelerate: str | None = Field(None, description="An accelerate config file, such as config/accelerate/fsdp2.yaml.")
     precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="Precision of the forward and backward pass; `auto`: bfloat16 on a GPU, float32 on the CPU."
+        "auto",
+        description="Precision of the forward and backward pass; `auto`: bfloat16 on a GPU, float32 on the CPU. It "
+        "overrides the file of `accelerate`.",
     )
     reference_precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="Precision of the reference model's weights; bfloat16 takes half of the memory."
