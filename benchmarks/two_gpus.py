@@ -1,6 +1,7 @@
 """Training in two processes against one: the same completions give the same gradients, whatever shards the weights.
 
-    python benchmarks/two_gpus.py --config config/mini.yaml --model PATH                      # two GPUs, five minutes
+    python benchmarks/two_gpus.py --config config/mini.yaml --model PATH                      # two GPUs, ten minutes
+    python benchmarks/two_gpus.py --config config/mini.yaml --model PATH --precision float32
     python benchmarks/two_gpus.py --config tests/configs/seconds.yaml --shardings ddp         # a dry run on a CPU
 
 Completions are other problems' reference solutions, so every run trains on the same tokens. A run takes one generation
@@ -9,7 +10,8 @@ a group each; `split` ones hold half a group, and the processes share a group. G
 
 The script prints the distances ‖g − g₁‖ / ‖g₁‖ of every run's gradients g to those of one process, of both iterations:
 of all weights, and of the weight that the embedding and the language head share. It exits with 1 if one exceeds
-`TOLERANCE`, or if a run failed. On a CPU there is DDP only.
+`TOLERANCE`, or if a run failed. In bfloat16 it judges the first iteration only: in the second, the ratios of whole
+completions are mostly rounding (docs/scale.md). On a CPU there is DDP only.
 """
 
 from __future__ import annotations
@@ -36,8 +38,7 @@ from maxk.trl import MaxkTrainer
 
 ROOT = Path(__file__).parent.parent
 TOLERANCE = {"bfloat16": 0.05, "float32": 1e-3}  # of a gradient's norm
-# At a rate of 1e-3 the second iteration has ratios of 0.3 to 6, at 1e-4 of 0.2 to 4, which magnify rounding.
-OBJECTIVE, ITERATIONS, LEARNING_RATE = "bon_offpolicy_exact", 2, 1e-5
+OBJECTIVE, ITERATIONS, LEARNING_RATE = "bon_offpolicy_exact", 2, 1e-5  # float32 ratios of the second: 1.007 to 1.023
 SHARDINGS = ("ddp", "fsdp2", "zero3")
 HELD = {"whole": 1.0, "split": 0.5}  # groups in a micro-batch
 GROUPS = 3  # of a generation batch of split micro-batches: two processes share the second
@@ -48,20 +49,24 @@ def main() -> int:
     parser.add_argument("--config", required=True, help="an experiment laid over the default")
     parser.add_argument("--model", help="a model folder; by default the pocket base model is pretrained")
     parser.add_argument("--shardings", nargs="+", choices=SHARDINGS, default=SHARDINGS)
+    parser.add_argument("--precision", choices=TOLERANCE, help="default: bfloat16 on GPUs, float32 on a CPU")
     parser.add_argument("--worker", nargs=2, metavar=("HELD", "FILE"), help=argparse.SUPPRESS)
     args = parser.parse_args()
+    precision = args.precision or ("bfloat16" if torch.cuda.is_available() else "float32")
     if args.worker is not None:
         with common.experiment(args.config, args.model) as (config, model):
-            train(config, model, *args.worker)
+            train(config, model, precision, *args.worker)
         return 0
     if not torch.cuda.is_available() and set(args.shardings) != {"ddp"}:
         parser.error("without GPUs only --shardings ddp can be run")
     with common.experiment(args.config, args.model) as (_, model), tempfile.TemporaryDirectory() as folder:
-        return compare(args.config, model, args.shardings, Path(folder))
+        return compare(
+            ["--config", args.config, "--precision", precision, "--model", model], args.shardings, Path(folder)
+        )
 
 
 # ------------------------------------------------------------------------------------------------ one training
-def train(config: Config, model: str, held: str, file: str) -> None:
+def train(config: Config, model: str, precision: str, held: str, file: str) -> None:
     """Trains on fixed completions; the first process saves the gradients of both iterations."""
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     n = config.training.num_generations
@@ -69,6 +74,7 @@ def train(config: Config, model: str, held: str, file: str) -> None:
     groups = GROUPS if held == "split" else 2 * GROUPS
     changes = {"iterations": ITERATIONS, "processes": processes, "per_device_batch_size": size}
     changes |= {"prompts_per_step": groups, "learning_rate": LEARNING_RATE, "warmup_steps": 0, "max_grad_norm": 1e9}
+    changes |= {"precision": precision}
     generator = type(config.training.generator)()
     training = config.training.model_copy(update={**changes, "generator": generator})
     tokenizer = models.tokenizer(model, None, padding_side="left")
@@ -152,27 +158,27 @@ def whole(parameter: torch.nn.Parameter) -> torch.Tensor | None:
 
 
 # ------------------------------------------------------------------------------------------------ the comparison
-def compare(config: str, model: str, shardings: list[str], folder: Path) -> int:
+def compare(options: list[str], shardings: list[str], folder: Path) -> int:
     """Runs everything, two trainings at a time, and prints the distances; the status of the process."""
+    precision = options[options.index("--precision") + 1]
+    judged = 2 if precision == "bfloat16" else 2 * ITERATIONS
+    print(f"distance of gradients to those of one process; tolerance in {precision} {TOLERANCE[precision]}", flush=True)
+    equal = True
     for sharding in (None, *shardings):
-        running = {held: start(config, model, sharding, held, folder) for held in HELD}
+        running = {held: start(options, sharding, held, folder) for held in HELD}
         for held, process in running.items():
             failed, log = process.wait(), (folder / f"{sharding}-{held}.log").read_text()
-            print(f"{sharding or 'one process'}, {held}:", log if failed else log.splitlines()[-1], flush=True)
-    precision = "bfloat16" if torch.cuda.is_available() else "float32"
-    every: list[float] = []
-    print(f"distance of gradients to those of one process; tolerance in {precision} {TOLERANCE[precision]}")
-    for sharding in (None, *shardings):
-        for held in HELD:
+            said = [line for line in log.splitlines() if line.startswith("{")]
+            print(f"{sharding or 'one process'}, {held}:", log if failed else said[-1])
             distances = distances_of(folder, sharding, held)
-            every += distances
             print(f"{sharding or 'one process':12s} {held:6s}", *(f"{value:10.2e}" for value in distances), flush=True)
-    return int(not all(value <= TOLERANCE[precision] for value in every))  # NaN, of a failed run, is above it
+            equal &= all(value <= TOLERANCE[precision] for value in distances[:judged])  # NaN is above it
+    return int(not equal)
 
 
-def start(config: str, model: str, sharding: str | None, held: str, folder: Path) -> subprocess.Popen[bytes]:
+def start(options: list[str], sharding: str | None, held: str, folder: Path) -> subprocess.Popen[bytes]:
     """A training of one process (None), or of two."""
-    own = [__file__, "--config", config, "--model", model, "--worker", held, str(folder / f"{sharding}-{held}.pt")]
+    own = [__file__, *options, "--worker", held, str(folder / f"{sharding}-{held}.pt")]
     launch = ["accelerate.commands.launch", "--config_file", str(ROOT / f"config/accelerate/{sharding}.yaml")]
     launch += ["--num_processes", "2", "--main_process_port", "0"]
     if not torch.cuda.is_available():
@@ -191,7 +197,7 @@ def distances_of(folder: Path, sharding: str | None, held: str) -> list[float]:
     file, reference = folder / f"{sharding}-{held}.pt", folder / f"None-{held}.pt"
     if not file.exists() or not reference.exists():
         return [float("nan")] * 2 * ITERATIONS
-    ours, theirs = torch.load(file), torch.load(reference)
+    ours, theirs = (torch.load(one, mmap=True) for one in (file, reference))
     found = []
     for one, other in zip(ours, theirs, strict=True):
         names = list(other)
@@ -202,8 +208,10 @@ def distances_of(folder: Path, sharding: str | None, held: str) -> list[float]:
 
 def distance(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], names: list[str]) -> float:
     """‖one − other‖ / ‖other‖ over the named tensors; a missing one counts as zero."""
-    gap = sum(float((one.get(name, 0.0) - other[name]).double().square().sum()) for name in names)
-    return float((gap / sum(float(other[name].double().square().sum()) for name in names)) ** 0.5)
+    gaps = [torch.linalg.vector_norm(one.get(name, 0.0) - other[name]) for name in names]
+    return float(
+        torch.stack(gaps).norm() / torch.stack([torch.linalg.vector_norm(other[name]) for name in names]).norm()
+    )
 
 
 if __name__ == "__main__":
