@@ -51,6 +51,7 @@ class Variant:
     reward_in_line: bool = False  # grade after the reference pass, not beside it
     late: bool = False  # grade when all completions are there
     one_load: bool = False  # hand all weights to vLLM in one call, not one per tensor
+    prefixes: bool = False  # compute each distinct prefix once, as on a CPU (maxk.trl.trees)
     n_requests: bool = False  # ask vLLM for the n completions of a prompt in n requests, not in one
 
 
@@ -77,6 +78,8 @@ VARIANTS = {
     "logprobs": Variant(logprobs=True),
     "reward_in_line": Variant(reward_in_line=True),
     "late": Variant({"per_device_batch_size": 64}, late=True),
+    "prefixes": Variant(prefixes=True),
+    "prefixes_64": Variant({"per_device_batch_size": 64}, prefixes=True),
     "one_load": Variant(one_load=True),
     "n_requests": Variant(n_requests=True),
 }
@@ -149,6 +152,8 @@ def make(config: Config, model: str, variant: Variant, reward: PassRateReward, a
         [in_line if variant.reward_in_line else reward],
         kind=timed_kind(variant.kind),
     )
+    if variant.prefixes:
+        vars(trainer)["_shares_prefixes"] = True
     if trainer.use_vllm:
         set_engine(trainer, variant, stops=bool(config.training.stop))
     if variant.training.get("reference_precision") == "bfloat16":
