@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
@@ -85,7 +85,7 @@ class Calculation:
     """The operations of a problem, and its numbers: the one to start from, and one for each operation."""
 
     operations: tuple[Operation, ...]
-    numbers: tuple[int, ...]
+    numbers: tuple[int, ...] = field(compare=False)  # two with the same statement are one problem
 
     @property
     def statement(self) -> str:
@@ -180,33 +180,15 @@ class ArithmeticDataset(GeneratedDataset):
 
         `tolerances` changes the tests and no problem.
         """
-        wanted = {"train": self.train, "test": self.test}
-        kept: dict[str, dict[str, Problem]] = {"train": {}, "test": {}}
-        filters: dict[str, Callable[[Calculation], bool]] = {
-            "split_not_full": lambda one: len(kept[one.split]) < wanted[one.split],
-            "not_duplicate": lambda one: one.statement not in kept[one.split],
-            "telling": lambda one: one.telling,
-        }
+        wanted, draws = {"train": self.train, "test": self.test}, draw_calculations(self.seed)
 
-        def keep(one: Calculation) -> None:
-            identity = f"{name}/{one.split}/{len(kept[one.split]):04}"
-            kept[one.split][one.statement] = self._problem(identity, name, one.split, one)
+        def made(identity: str, of: Calculation) -> Problem:
+            answers = [f"{of.answer!r} {tolerance}\n" for tolerance in (*self.tolerances, EXACT)]
+            expected = answers if self.tolerances else [f"{of.answer!r}\n"]
+            tests, checker = [Test(of.stdin, one) for one in expected], CHECKER if self.tolerances else None
+            return Problem(identity, name, of.split, of.statement, tests, checker=checker, reference=of.program)
 
-        funnel = drawing.fill(name, wanted, draw_calculations(self.seed), filters, keep, "ask for fewer")
-        return [problem for split in kept.values() for problem in split.values()], funnel
-
-    def _problem(self, identity: str, name: str, split: str, of: Calculation) -> Problem:
-        answers = [f"{of.answer!r} {tolerance}\n" for tolerance in (*self.tolerances, EXACT)]
-        expected = answers if self.tolerances else [f"{of.answer!r}\n"]
-        return Problem(
-            identity,
-            name,
-            split,
-            of.statement,
-            tests=[Test(of.stdin, one) for one in expected],
-            checker=CHECKER if self.tolerances else None,
-            reference=of.program,
-        )
+        return drawing.fill(name, wanted, draws, {"telling": lambda one: one.telling}, made, "ask for fewer")
 
 
 def draw_calculations(seed: int) -> Iterator[Calculation]:

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
+from maxk.artifacts.records import Problem
 from maxk.errors import UserError
 
 TEST_FRACTION = 0.2  # of all that can be drawn; the rest is on the train side
@@ -34,19 +35,25 @@ def fill(
     wanted: Mapping[str, int],
     draws: Iterator[T],
     filters: Mapping[str, Callable[[T], bool]],
-    keep: Callable[[T], None],
+    make: Callable[[str, T], Problem],
     remedy: str,
-) -> dict[str, int]:
-    """Calls `keep` with what passes all filters until the splits are full, and returns the funnel.
+) -> tuple[list[Problem], dict[str, int]]:
+    """The problems of the dataset `name`, and its funnel: distinct draws that pass all filters, until splits are full.
 
-    Raises UserError, with the remedy, if too few problems of the dataset `name` can be drawn.
+    `make` is given a problem's id and its draw. Raises UserError, with the remedy, if too few can be drawn.
     """
+    kept: dict[str, dict[T, Problem]] = {split: {} for split in wanted}
+    filters = {
+        "split_not_full": lambda one: len(kept[one.split]) < wanted[one.split],
+        "not_duplicate": lambda one: one not in kept[one.split],
+        **filters,
+    }
     funnel, last_kept = dict.fromkeys(["drawn", *filters, *wanted], 0), 0
     while any(funnel[split] < wanted[split] for split in wanted):
         one = next(draws)
         funnel["drawn"] += 1
         if _passes(one, filters, funnel):
-            keep(one)
+            kept[one.split][one] = make(f"{name}/{one.split}/{funnel[one.split]:04}", one)
             funnel[one.split] += 1
             last_kept = funnel["drawn"]
         elif funnel["drawn"] - last_kept > PATIENCE:
@@ -55,7 +62,7 @@ def fill(
             raise UserError(
                 f"datasets.{name}: asked for {asked}, but {PATIENCE} draws in a row added none to {found}; {remedy}"
             )
-    return funnel
+    return [problem for split in kept.values() for problem in split.values()], funnel
 
 
 def _passes(one: T, filters: Mapping[str, Callable[[T], bool]], funnel: dict[str, int]) -> bool:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
@@ -95,37 +95,20 @@ class PocketDataset(GeneratedDataset):
         """
         if (most := max(self.transforms)) > len(TRANSFORMS):
             raise UserError(f"datasets.{name}: transforms={most}, but the grammar has {len(TRANSFORMS)}")
-        wanted = {"train": self.train, "test": self.test}
-        kept: dict[str, dict[Task, list[Test]]] = {"train": {}, "test": {}}
-
-        def keep(task: Task) -> None:
-            kept[task.split][task] = draw_tests(task, self.tests, self.seed)
-
-        remedy = "ask for fewer or for more transforms"
-        funnel = drawing.fill(name, wanted, draw_tasks(self), self._filters(wanted, kept), keep, remedy)
-        return [problem for split in kept for problem in _problems(name, split, kept[split])], funnel
-
-    def _filters(
-        self, wanted: Mapping[str, int], kept: Mapping[str, Mapping[Task, list[Test]]]
-    ) -> dict[str, Callable[[Task], bool]]:
-        """The filters in order, cheap ones first."""
 
         def tests(task: Task) -> list[Test]:
             return draw_tests(task, self.tests, self.seed)
 
-        return {
-            "split_not_full": lambda task: len(kept[task.split]) < wanted[task.split],
-            "not_duplicate": lambda task: task not in kept[task.split],
+        def made(identity: str, task: Task) -> Problem:
+            return Problem(identity, name, task.split, task.statement, tests(task), reference=task.reference)
+
+        filters: dict[str, Callable[[Task], bool]] = {  # cheap ones first
             "enough_tests": lambda task: len(tests(task)) == self.tests,
             "not_guessable": lambda task: not guessable(tests(task)),
             "not_ambiguous": lambda task: not ambiguous(task, tests(task)),
         }
-
-
-def _problems(name: str, split: str, tasks: dict[Task, list[Test]]) -> Iterator[Problem]:
-    for number, (task, tests) in enumerate(tasks.items()):
-        identity = f"{name}/{split}/{number:04}"
-        yield Problem(identity, name, split, task.statement, tests, reference=task.reference)
+        wanted = {"train": self.train, "test": self.test}
+        return drawing.fill(name, wanted, draw_tasks(self), filters, made, "ask for fewer or for more transforms")
 
 
 # ----------------------------------------------------------------------------------------------- random draws
