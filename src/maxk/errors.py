@@ -8,10 +8,12 @@ keeps its traceback.
 from __future__ import annotations
 
 import errno
+import importlib
+import sys
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -68,10 +70,25 @@ def no_such_file(path: str | Path) -> str:
     return f"no such file{suggest(path.name, (one.name for one in path.parent.glob(f'*{path.suffix}')))}"
 
 
-def not_imported(error: Exception) -> str:
-    """The end of a message on an import path that fails: why, and where a module must be."""
-    fix = "; install it, or name its folder in PYTHONPATH" if isinstance(error, ModuleNotFoundError) else ""
-    return f"cannot be imported ({error}){fix}"
+def imported(path: str, what: str) -> Any:
+    """What the import path `package.module:name` names; the module may be in the working folder.
+
+    Raises ValueError if there is none; its message begins with `what`.
+    """
+    module, _, name = path.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        fix = "; install it, or name its folder in PYTHONPATH" if isinstance(error, ModuleNotFoundError) else ""
+        raise ValueError(f"{what}{path!r} cannot be imported ({error}){fix}") from None
+
+
+def described(value: object) -> str:
+    """A value with its type, shortened, for messages; `null` for None, as in the file."""
+    text = repr(value)
+    return "null" if value is None else f"{type(value).__name__} {text if len(text) <= 60 else text[:60] + '…'}"
 
 
 def unknown(got: object, known: Iterable[str]) -> str:

@@ -171,7 +171,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path]) -> 
     ("problem", "message"),
     [
         ({"tests": [{"stdin": 2, "expected": "4"}]}, r"p.jsonl:1, test 0: stdin must be text, got int 2"),
-        ({"tests": [{"stdin": None, "expected": "4"}]}, r"p.jsonl:1, test 0: stdin must be text, got NoneType"),
+        ({"tests": [{"stdin": None, "expected": "4"}]}, r"p.jsonl:1, test 0: stdin must be text, got null"),
         ({"tests": [{"stdin": ["2"], "expected": ["4"]}]}, r"p.jsonl:1, test 0: stdin must be text, got list"),
         ({"tests": {"input": ["2"], "output": ["4"]}}, r"p.jsonl:1: tests must be a list"),
         ({"tests": "[]"}, r"p.jsonl:1: tests must be a list"),

@@ -42,7 +42,7 @@ def test_options_are_kept() -> None:
         ({"program": ADD, "tests": PAIRS}, TypeError, "submission 7: expected a Submission or a pair"),
         ((["print(1)"], PAIRS), TypeError, "submission 7: program must be text or None, got list"),
         ((b"print(1)", PAIRS), TypeError, "submission 7: program must be text or None, got bytes"),
-        ((ADD, None), TypeError, r"submission 7: tests must be a list of \(stdin, expected\), got NoneType"),
+        ((ADD, None), TypeError, r"submission 7: tests must be a list of \(stdin, expected\), got null"),
         ((ADD, "ab"), TypeError, "submission 7: tests must be a list"),
         ((ADD, {"stdin": "1 2", "expected": "3"}), TypeError, "submission 7: tests must be a list"),
         ((ADD, {"input": ["1 2"], "output": ["3"]}), TypeError, "submission 7: tests must be a list"),
@@ -55,7 +55,7 @@ def test_options_are_kept() -> None:
         ((ADD, [{"stdin": "1", "expected": "1", "strict": True}]), ValueError, "got stdin, expected, strict"),
         ((ADD, [{}]), ValueError, "got none"),
         ((ADD, [("1 2", 3)]), TypeError, "submission 7, test 0: expected must be text, got int 3"),
-        ((ADD, [PAIRS[0], (None, "3")]), TypeError, "submission 7, test 1: stdin must be text, got NoneType None"),
+        ((ADD, [PAIRS[0], (None, "3")]), TypeError, "submission 7, test 1: stdin must be text, got null"),
         ((ADD, [{"stdin": ["1", "2"], "expected": "3"}]), TypeError, "test 0: stdin must be text, got list"),
         ((ADD, [(b"1 2", "3")]), TypeError, "test 0: stdin must be text, got bytes"),
         (Submission(ADD, PAIRS, limits=2.0), TypeError, "limits must be Limits or None, got float 2.0"),  # type: ignore[arg-type]

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from maxk.artifacts.json_text import described, parsed
-from maxk.errors import UserError, no_such_file
+from maxk.artifacts.json_text import parsed
+from maxk.errors import UserError, described, no_such_file
 
 _PIECE = 1 << 16  # characters, among which an array must begin
 

@@ -31,12 +31,6 @@ def parsed(text: str, unique: bool = False) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def described(value: object) -> str:
-    """A value with its type, shortened, for messages; `null` for None, as in the file."""
-    text = repr(value)
-    return "null" if value is None else f"{type(value).__name__} {text if len(text) <= 60 else text[:60] + '…'}"
-
-
 def _integer(digits: str) -> int | str:
     try:
         return int(digits)

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, Union, cast
 
 from pydantic import Field, SerializeAsAny, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
@@ -25,7 +23,7 @@ from maxk.data import hub
 from maxk.data.candidates import Funnel
 from maxk.data.filters import MAX_TEST_BYTES, Validate, complete, largest_test
 from maxk.data.sections import SOURCES, Benchmark, DatasetSection, GeneratedDataset, HubCopy, TokenLimit
-from maxk.errors import UserError, not_imported, suggest
+from maxk.errors import UserError, imported, suggest
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -60,13 +58,7 @@ def _validated(section: type[DatasetSection], value: Mapping[str, Any]) -> Datas
 
 def _imported(source: str) -> type[DatasetSection]:
     """The dataset class at an import path. Raises ValueError."""
-    module, _, name = source.partition(":")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # a module beside the configuration
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"source={source!r} {not_imported(error)}") from None
+    found = imported(source, "source=")
     if not (isinstance(found, type) and issubclass(found, DatasetSection)):
         raise ValueError(f"source={source!r} is no dataset class: it must derive from maxk.data.sections.Benchmark")
     return found

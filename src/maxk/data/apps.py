@@ -13,14 +13,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from typing_extensions import TypedDict
 
-from maxk.artifacts.json_text import described
 from maxk.artifacts.records import Problem, Test
 from maxk.data.candidates import Candidate, Funnel
 from maxk.data.hub import Layouts
 from maxk.data.rows import Text, parse_json_column
 from maxk.data.sections import Benchmark, CheckSolutions, Location, Planned
 from maxk.data.testcases import ParallelTests, parallel_tests, unix
-from maxk.errors import UserError
+from maxk.errors import UserError, described
 
 
 def _joined(value: Any) -> Any:

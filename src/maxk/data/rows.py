@@ -30,10 +30,10 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from maxk.artifacts import json_rows
-from maxk.artifacts.json_text import described, parsed
+from maxk.artifacts.json_text import parsed
 from maxk.data import hub
 from maxk.data.hub import Layouts, Place
-from maxk.errors import UserError
+from maxk.errors import UserError, described
 
 Row = TypeVar("Row")
 OURS = ("file_split", "row_number")  # columns that no file has

@@ -30,8 +30,8 @@ from typing import Any
 from maxk.artifacts import packed_tests
 from maxk.artifacts.digests import digest_of
 from maxk.artifacts.json_rows import Row, encodable, identifier, list_of, number, rows, text
-from maxk.artifacts.json_text import described, parsed
-from maxk.errors import UserError, suggest
+from maxk.artifacts.json_text import parsed
+from maxk.errors import UserError, described, suggest
 from maxk.evaluation import function_tests
 from maxk.grading import CheckerProgram, Limits, Submission, extract_program
 from maxk.grading.comparison import LINES, RULES, TOKENS

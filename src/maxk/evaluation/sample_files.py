@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maxk.artifacts.json_rows import Row, first_given, identifier, rows
-from maxk.artifacts.json_text import described
-from maxk.errors import UserError
+from maxk.errors import UserError, described
 from maxk.evaluation.problem_files import Form, Task, detect
 from maxk.grading import extract_program
 

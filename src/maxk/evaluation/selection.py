@@ -40,8 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxk import estimators, statistics
-from maxk.artifacts.json_text import described
-from maxk.errors import UserError
+from maxk.errors import UserError, described
 from maxk.estimators import Floats
 from maxk.evaluation import verdict_shards
 from maxk.evaluation.problem_files import ASSERTS

@@ -27,8 +27,7 @@ from typing import Any
 
 from maxk.artifacts.digests import digest_of, digest_of_text
 from maxk.artifacts.json_rows import Row, rows
-from maxk.artifacts.json_text import described
-from maxk.errors import UserError
+from maxk.errors import UserError, described
 from maxk.evaluation.problem_files import Problems, Task
 from maxk.evaluation.result_files import Graded
 from maxk.evaluation.sample_files import Sample, SampleFile

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from maxk.errors import described
 from maxk.grading.comparison import RULES
 from maxk.grading.verdicts import CheckerProgram, Limits, Submission, Test
 
 _REMEMBERED = 256  # lists of tests
-_SHOWN = 60  # characters of a wrong value
 
 
 class Inputs:
@@ -28,10 +28,10 @@ class Inputs:
         where = f"submission {index}"
         if not isinstance(given, Submission):
             if not isinstance(given, tuple | list) or len(given) != 2:
-                raise TypeError(f"{where}: expected a Submission or a pair (program, tests), got {_shown(given)}")
+                raise TypeError(f"{where}: expected a Submission or a pair (program, tests), got {described(given)}")
             given = Submission(*given)
         if not isinstance(given.program, str | None):
-            raise TypeError(f"{where}: program must be text or None, got {_shown(given.program)}")
+            raise TypeError(f"{where}: program must be text or None, got {described(given.program)}")
         _check_options(given, where)
         tests = self._shared(id(given.tests), read_tests(given.tests, where))
         return Submission(given.program, tests, given.limits, given.checker, given.comparison)
@@ -49,7 +49,7 @@ class Inputs:
 def read_tests(given: Any, where: str) -> list[Test]:
     """Tests as pairs of text; errors begin with `where`. Raises ValueError if there are none."""
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-        raise TypeError(f"{where}: tests must be a list of (stdin, expected), got {_shown(given)}")
+        raise TypeError(f"{where}: tests must be a list of (stdin, expected), got {described(given)}")
     if not given:
         raise ValueError(f"{where}: no tests; an empty list of tests must not count as passed")
     return [_test(test, number, where) for number, test in enumerate(given)]
@@ -68,22 +68,18 @@ def _test(given: Any, number: int, where: str) -> Test:
     elif isinstance(given, tuple | list) and len(given) == 2:
         pair = (given[0], given[1])
     else:
-        raise TypeError(f"{where}: expected (stdin, expected) or a mapping with these keys, got {_shown(given)}")
+        raise TypeError(f"{where}: expected (stdin, expected) or a mapping with these keys, got {described(given)}")
     for name, text in zip(("stdin", "expected"), pair, strict=True):
         if not isinstance(text, str):
-            raise TypeError(f"{where}: {name} must be text, got {_shown(text)}")
+            raise TypeError(f"{where}: {name} must be text, got {described(text)}")
     return pair[0], pair[1]
 
 
 def _check_options(given: Submission, where: str) -> None:
     if not isinstance(given.limits, Limits | None):
-        raise TypeError(f"{where}: limits must be Limits or None, got {_shown(given.limits)}")
-    if not (given.checker is None or isinstance(given.checker, CheckerProgram) or callable(given.checker)):
-        raise TypeError(f"{where}: checker must be a CheckerProgram, a function or None, got {_shown(given.checker)}")
+        raise TypeError(f"{where}: limits must be Limits or None, got {described(given.limits)}")
+    checker = given.checker
+    if not (checker is None or isinstance(checker, CheckerProgram) or callable(checker)):
+        raise TypeError(f"{where}: checker must be a CheckerProgram, a function or None, got {described(checker)}")
     if given.comparison not in RULES:
-        raise ValueError(f"{where}: comparison must be one of {', '.join(RULES)}, got {_shown(given.comparison)}")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}"
+        raise ValueError(f"{where}: comparison must be one of {', '.join(RULES)}, got {described(given.comparison)}")

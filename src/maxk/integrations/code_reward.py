@@ -15,13 +15,14 @@ import json
 import math
 import os
 from collections import deque
-from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from maxk.grading import Grader, Verdict, extract_program
+from maxk.grading.inputs import read_tests
+from maxk.grading.verdicts import Test
 
-Submission = tuple[str | None, list[tuple[str, str]]]
+Submission = tuple[str | None, list[Test]]
 
 
 class SharedGrader:
@@ -35,9 +36,10 @@ class SharedGrader:
         self.closed = False
 
     def submit(self, completion: str, tests: Any) -> Future[Verdict]:
-        """The verdict to come of the program in a completion. Raises ValueError for tests that it does not know."""
+        """The verdict to come of the program in a completion. Raises TypeError or ValueError for malformed tests."""
         verdict: Future[Verdict] = Future()
-        self._waiting.append((verdict, (extract_program(completion).program, parsed(tests))))
+        read = read_tests(json.loads(tests) if isinstance(tests, str) else tests, "tests")
+        self._waiting.append((verdict, (extract_program(completion).program, read)))
         self._thread.submit(self._grade_waiting)
         return verdict
 
@@ -63,22 +65,6 @@ class SharedGrader:
         else:
             for (future, _), verdict in zip(batch, verdicts, strict=True):
                 future.set_result(verdict)
-
-
-def parsed(tests: Any) -> list[tuple[str, str]]:
-    """Tests as (stdin, expected) pairs. Raises ValueError for any other shape, and where there are none."""
-    if isinstance(tests, str):
-        tests = json.loads(tests)
-    if not isinstance(tests, Sequence) or not tests:
-        raise ValueError(f"tests must be a non-empty list of {{stdin, expected}}, got {tests!r}")
-    return [_pair(test) for test in tests]
-
-
-def _pair(test: Any) -> tuple[str, str]:
-    values = (test.get("stdin"), test.get("expected")) if isinstance(test, Mapping) else tuple(test)
-    if len(values) != 2 or not all(isinstance(value, str) for value in values):
-        raise ValueError(f"a test is {{stdin, expected}} with text in both, got {test!r}")
-    return values
 
 
 _shared: SharedGrader | None = None

@@ -24,12 +24,11 @@ Only calling an objective imports torch: the configuration, which every command 
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
-from maxk.errors import not_imported, unknown
+from maxk.errors import imported, unknown
 from maxk.objectives import schedule
 from maxk.objectives.keys import accepts, allowed
 from maxk.objectives.schedule import Schedule
@@ -217,12 +216,7 @@ def kind_of(name: Any) -> type[Objective]:
 @functools.cache
 def _imported(path: str) -> type[Objective]:
     """The class or function at `package.module:name`."""
-    module, _, name = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"objective type {path!r} {not_imported(error)}") from None
-    return _class_of(found)
+    return _class_of(imported(path, "objective type "))
 
 
 def _class_of(function: Any) -> type[Objective]:

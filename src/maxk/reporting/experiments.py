@@ -40,14 +40,14 @@ from maxk.reporting import MEAN, estimates, markdown, matched, rules, style, tra
 from maxk.reporting.load import Scores, load
 from maxk.reporting.rendering import to_csv
 from maxk.statistics import Floats
+from maxk.tracking.page import FINALS
 
 CAPTION = (
     "A question beyond the paper's tables. Differences are paired and taken to the reference policy named in the "
     "notes; at equal KL, policies are compared where each first reaches the KL that all of them reach."
 )
-# Means over the last tenth of training, then means over all of it.
-AT_THE_END = ("reward", "kl", "kl_old", "entropy")
 ERRORS = {"first_order_error": "leave-one-out", "paper_weights_error": "the paper's, centred"}
+# Means over all of training; those of `FINALS` are over its last tenth.
 THROUGHOUT = ("frac_reward_zero_std", "clip_fraction", "ess_fraction", *ERRORS)
 
 _AXES = {
@@ -142,7 +142,7 @@ def collect(name: str, config: Config) -> Findings:
             parameters=_parameters(view, row),
             development=before[row],
             chosen=None if chosen is None else row in chosen,
-            log=training_log.read(view, row, (*AT_THE_END, *THROUGHOUT, *_train_maxima(view, row))),
+            log=training_log.read(view, row, (*FINALS, *THROUGHOUT, *_train_maxima(view, row))),
         )
         for row in view.objectives
     )
@@ -267,7 +267,7 @@ def _estimates(findings: Findings, policy: str) -> dict[str, Any]:
 
 
 def _training_means(log: Mapping[str, Floats]) -> dict[str, float | None]:
-    ends = {f"final_{key}": float(_last_tenth(log[key]).mean()) if key in log else None for key in AT_THE_END}
+    ends = {f"final_{key}": float(_last_tenth(log[key]).mean()) if key in log else None for key in FINALS}
     return ends | {f"mean_{key}": float(log[key].mean()) if key in log else None for key in THROUGHOUT}
 
 

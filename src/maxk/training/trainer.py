@@ -55,7 +55,8 @@ class PolicyTrainer(MaxkTrainer):
             super().__init__(*args, **kwargs)
         self._stop = tuple(stop)
         self._problem_of: dict[tuple[int, ...], str] = {}  # by the token ids of its prompt, for the running batch
-        if self.use_vllm and self.vllm_mode == "colocate":
+        self._grades_early = self.use_vllm and self.vllm_mode == "colocate"
+        if self._grades_early:
             report_finished(self.vllm_generation, self._grade_early)
         if not self.use_vllm:
             self.model.generate = partial(self.model.generate, **self._generate_options())
@@ -83,7 +84,8 @@ class PolicyTrainer(MaxkTrainer):
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         """Cuts the padding that transformers appends to a stopped completion, and counts stopped completions."""
-        self._problem_of = dict(zip(map(tuple, prompt_ids), self._problem_ids, strict=True))
+        if self._grades_early:
+            self._problem_of = dict(zip(map(tuple, prompt_ids), self._problem_ids, strict=True))
         completion_ids, logprobs = super()._generate_single_turn(prompt_ids, *args, **kwargs)
         cut = [stopping.cut(ids, self._stop, self.processing_class) if self._stop else None for ids in completion_ids]
         kept = [ids if short is None else short for ids, short in zip(completion_ids, cut, strict=True)]
