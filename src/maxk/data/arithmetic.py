@@ -9,14 +9,11 @@ reads the problem's numbers, the first one to start from and one for each step, 
     x = (x + float(input())) / 2
     print(x)
 
-The verifier runs the program and compares the number within a relative tolerance. Nothing is left open: a statement has
-one correct calculation. The corpus that the base model is pretrained on makes the usual mistakes, such as subtracting
-a percentage to undo a rise; with some operations almost always.
+Nothing is left open: a statement has one correct calculation. The corpus that the base model is pretrained on makes the
+usual mistakes, such as subtracting a percentage to undo a rise; with some operations almost always. With `tolerances` a
+problem has a test of the same answer for each: its reward is the fraction of them that the printed number is within.
 
     snakemake --cores 1 --configfile config/arithmetic.yaml -- results/arithmetic/data/arithmetic/problems.parquet
-
-A reward may be right or wrong (one test), or by closeness: with `tolerances` a problem has a test of the same answer
-for each, so its reward is the fraction of the tolerances that the printed number is within.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """Runs function tests (HumanEval, MBPP, LiveCodeBench, APPS) on the grader, whose tests are stdin/stdout.
 
 A driver wraps the solution. It reads a test from standard input, runs the solution as a separate module with standard
-output switched off, and prints one line, which the grader compares. There are two kinds of tests:
-
-- A call (`call_test`): the driver calls the function and prints its value as JSON. The expected value never enters the
-  child; the verdict is as hard to forge as that of any stdin/stdout test.
-- Asserts (`assert_test`): the driver runs the benchmark's own test code beside the solution, and prints a word if
-  nothing was raised. The expected values are in that code, and the word is on standard input: a hostile solution that
-  walks the frames can read both, and can make any comparison true. It cannot happen by accident: a solution that exits
-  early, or prints, does not pass by that. Verdicts of asserts are therefore marked as such wherever they are written.
-  What such a program prints is the verdict, not an output: `maxk select` takes no majority vote over it.
+output switched off, and prints one line, which the grader compares: the value of a call (`call_test`), or a word if the
+benchmark's own test code raised nothing (`assert_test`). An expected value of a call never enters the child. Those of
+asserts do, so a hostile solution can forge their verdicts, which are marked wherever they are written (docs/grade.md).
 
 As in the benchmarks' graders, `if __name__ == "__main__":` blocks do not run. The solution's standard input is empty.
 """

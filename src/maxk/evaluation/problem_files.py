@@ -1,16 +1,8 @@
-"""Reads problem files, in maxk's form or a benchmark's, as tasks on which samples can be graded.
+"""Reads problem files, in maxk's form or a benchmark's, as tasks on which samples can be graded (docs/grade.md).
 
-| form | keys of a row | tests |
-|---|---|---|
-| `maxk` | problem_id, tests [, time_limit_s, memory_limit_mb, comparison, checker] | stdin/stdout |
-| `humaneval` | task_id, prompt, entry_point, test (HumanEval, evalplus/humanevalplus) | asserts, one test a problem |
-| `mbpp` | task_id, test_list [, test_imports, test_setup_code, test] (MBPP, evalplus/mbppplus) | asserts, a test each |
-| `livecodebench` | question_id, public_test_cases, private_test_cases [, metadata] | stdin/stdout, or calls |
-| `apps` | problem_id, input_output; or MapCoder's id, test_list | stdin/stdout, or calls |
-
-A sample file of lm-eval also works as a problem file: the `doc` of each row is its problem. The form is detected from
-the keys of the first row. A row in another form is a UserError with file, line and key. A row in the right form that
-cannot be graded is left out, and samples for it are refused with the reason.
+A form (`FORMS`) is detected from the keys of the first row. A sample file of lm-eval also works as a problem file: the
+`doc` of each row is its problem. A row in another form is a UserError with file, line and key. A row in the right form
+that cannot be graded is left out, and samples for it are refused with the reason.
 
 Outputs are compared outside the sandbox; asserts run inside, beside the program (`function_tests`). `Task.judged` and
 every verdict record which.

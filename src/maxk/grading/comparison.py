@@ -1,22 +1,7 @@
 """Whether an output passes a test. Runs in the trusted parent, on bytes that a hostile program wrote.
 
-The output must be UTF-8. The rest depends on the rule:
-
-- `numbers` (default). Both texts have the same number of tokens, and each pair matches: as equal bytes; or as two
-  numbers of equal value (`1.50` and `1.5`, `1.0` and `1`, `-0` and `0`, `1E-9` and `1e-09`); or as two floats within
-  1e-6, absolutely or relative to the expected one.
-- `tokens`. The same tokens, byte by byte, as most contest judges compare words and integers.
-- `lines`. LiveCodeBench's rule: the same number of lines, and each line equal, or equal as a list of decimal numbers
-  (lcb_runner/evaluation/testing_util.py, `grade_stdio`). Exact: `0.1000001` is not `0.1`.
-
-Tokens are separated by space, tab, LF, CR, FF and VT, so CRLF, indentation and blank lines do not count. No other
-character separates: a no-break space, NEL or U+001C to U+001F is part of its token, as for a judge that reads bytes.
-
-What a number is (`numbers`): ASCII digits with at most one `.`, one exponent and one sign. With leading zeros it is a
-word: `0011`, `007` and `00` are binary strings, identifiers and times, and must match exactly. So is `1e5` beside a
-token without an exponent: a hexadecimal string may look like that, and every language prints a float with a `.` or with
-a sign in its exponent. An integer on either side is compared exactly: `0` does not answer `1e-09`, and `5.0000001`
-does not answer `5`. The case of the exponent does not matter. `nan`, `inf`, `True` and everything else are words.
+docs/grader.md ("How outputs are compared") states the three rules: `numbers` (default), `tokens` and `lines`, which is
+LiveCodeBench's (lcb_runner/evaluation/testing_util.py, `grade_stdio`).
 
 Cost: linear in the length of both texts, in memory of about their size. Texts are scanned piece by piece, never split
 as a whole, and the regular expressions are possessive: they do not backtrack, so a long token costs one pass.

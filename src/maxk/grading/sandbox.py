@@ -1,11 +1,4 @@
-"""Isolation tiers: how a fork server is started, and which tier this machine can give.
-
-| tier | name | needs |
-|---|---|---|
-| 1 | `bubblewrap` | bubblewrap, user namespaces; adds Landlock where the kernel has it, and seccomp |
-| 2 | `landlock` | Linux ≥ 5.13 with Landlock; no privilege, no program |
-| 3 | `seccomp` | seccomp filters; no file system at all, modules are imported beforehand |
-| – | `off` | nothing; only when asked for by name |
+"""Isolation tiers: how a fork server is started, and which tier this machine can give (docs/grader.md, "Tiers").
 
 "auto" takes the first that starts *and* withstands a few real attacks (`probe.py`). Nothing weaker is ever used without
 being asked for by name.

@@ -2,12 +2,8 @@
 
 `published_tables.csv` holds the paper's tables 1–14 (arXiv 2510.23393), copied by hand. A number of ours has a
 published counterpart if the policy has the paper's name and the dataset plays the role of one of the paper's
-(`datasets.NAME.paper`).
-
-Numbers are set side by side, but their difference is taken only where task and base model are the paper's. Elsewhere
-(generated tasks, another base model) only directions are compared: does the policy differ from the base model, or from
-GRPO, with the sign that it has in the paper? `decided` says whether our interval of that difference excludes zero; if
-it does not, equal signs mean little.
+(`datasets.NAME.paper`). Differences are taken only where task and base model are the paper's; elsewhere only directions
+are compared, and `decided` says whether our interval of the difference excludes zero.
 
     maxk table comparison --config results/config.json
 """

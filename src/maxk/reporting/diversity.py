@@ -1,21 +1,12 @@
-"""What training did to the spread of answers: `diversity.csv`, one row per policy and dataset.
+"""What training did to the spread of answers: `diversity.csv`, one row per policy and dataset, means over seeds.
 
-- Problems with a full pass among the n samples, and which of the base model's were lost or gained. Their fraction is
-  the ceiling of pass@k.
-- max@headline_k on problems that the base model never, rarely (below 10 % of its samples) and often solves. The split
-  uses the base model's own samples, so its mean on problems that it never solves is too low by selection: compare
-  trained policies with one another.
-- The k from which a policy is above GRPO, with its interval (`maxk.statistics.crossing`), from all k up to n; infinite
-  if it is not above at n.
-- Distinct programs and distinct outputs among k samples, as expectations for every k of `report.ks`
-  (`maxk.evaluation.clusters`): many programs with few outputs differ in spelling only.
-- Best-of-headline_k by an imperfect verifier: chosen by a problem's first test, judged by all others
-  (`maxk.estimators.selected_at_k`). Blank where a problem has a single test.
+`to_markdown` explains the columns. The split by difficulty uses the base model's own samples, so its mean on problems
+that it never solves is too low by selection: compare trained policies with one another. A crossing is infinite if a
+policy is not above GRPO at n. Many distinct programs with few outputs differ in spelling only.
 
-The last two come from verdicts. They are blank where these are no longer there, or older than the columns that are
-needed; verdicts other than those that were scored are refused.
-
-Numbers of several training seeds are means over them.
+Distinct programs and outputs, and the choice by a problem's first test, come from verdicts. They are blank where these
+are no longer there, or older than the columns that are needed, and the choice where a problem has a single test;
+verdicts other than those that were scored are refused.
 
     maxk table diversity --config results/config.json
 """

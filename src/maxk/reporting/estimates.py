@@ -1,15 +1,9 @@
 """Means and differences with their intervals and tests: `statistics.csv` and `paired_tests.csv`.
 
-Two policies are compared on the same problems:
-- the difference of the means that the tables show, with an interval over problems and training seeds, and its test
-  `p_mean` (`maxk.statistics.difference`). With several seeds the statement is about methods. With one seed it is about
-  these two trained policies (column `about`), and `p_mean` comes from random sign flips. Holm's correction of `p_mean`
-  is over all policies compared with the same reference, on the same dataset and at the same quantity.
-- Wilcoxon's signed-rank test, the paper's, two-sided, on means over seeds. Its hypothesis is not that of equal means.
-  Holm's correction is over the datasets of a comparison. None for the mean over datasets, whose problems have unequal
-  weights.
-- effect sizes: the number of problems on which each is better, and the matched-pairs rank-biserial correlation.
-
+Two policies are compared on the same problems, by the difference of the means that the tables show and its test
+`p_mean`. With several seeds that is about methods; with one it is about these two trained policies (column `about`),
+and `p_mean` comes from random sign flips. Wilcoxon's test, the paper's, is on means over seeds; there is none for the
+mean over datasets, whose problems have unequal weights. docs/statistics.md has the families of Holm's corrections.
 The mathematics is in `maxk.statistics`; this module says what is compared.
 """
 

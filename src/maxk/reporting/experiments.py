@@ -1,21 +1,13 @@
 """Experiments: questions of the config's `experiments`, each answered by a table and a figure.
 
-An experiment names policies and trains further ones; its files are made from the same scores, with the same statistics,
-as the main tables. A row of the table holds
+Made from the same scores, with the same statistics, as the main tables. The table has max@1 and max@headline_k with the
+differences to the reference, where training ended (means over its last tenth), and max@1 and max@n of the training
+groups at matched KL: where each policy first reaches the KL that all of them reach. Groups are scored before they are
+learned from, and in the first epoch every problem is new.
 
-- max@1 and max@headline_k, each the mean over datasets with its interval, and the paired difference to the reference;
-- where training ended: KL to the base model and entropy (mean over the last tenth), and how far the ratios drifted;
-- max@1 and max@n of the training groups at matched KL.
-
-With `choose: learning_rate`, policies that differ in nothing else are candidates. The rule was written before any
-result was seen: the candidate with the highest max@headline_k on the first, third, … problem of every dataset (mean
-over datasets and seeds) is chosen, and all numbers reported are those of the second, fourth, … problems.
-
-An experiment with `milestones` is made by `maxk.reporting.matched` instead. `rules` decide it (`maxk.reporting.rules`).
-
-Matched KL separates "more diverse" from "trained less": policies are compared where each first reaches the KL that all
-of them reach, by max@k of their training groups. Groups are scored before they are learned from, and in the first epoch
-every problem is new.
+With `choose: learning_rate`, policies that differ in nothing else are candidates. The one with the highest
+max@headline_k on the first, third, … problem of every dataset is chosen; all numbers are those of the other problems.
+The rule was written before any result was seen.
 
     maxk experiment k_sweep --config results/config.json      # results/experiments/k_sweep.{csv,md,png,pdf}
 """

@@ -1,21 +1,14 @@
 """Experiments with `milestones`: do policies differ at equal KL to the base model, and at equal numbers of tokens?
 
-Policies are evaluated on the held-out problems at evenly spaced points of their training. A row of the table holds a
-policy at a point (a milestone, the end, or a level that all policies reach) with max@1, max@headline_k and the
-differences to the reference at the same point, each with its interval over problems and training seeds.
+A row of the table holds a policy at a point of its training (a milestone, the end, or a level that all policies reach).
 
     batches   generation batches seen, the same for all policies at a milestone
     tokens    tokens of prompts and completions generated so far, `num_tokens` of the training log
     kl        KL to the base model in nats per token, from the training log, on training prompts: mean over a tenth of
               the run around the point (at the end, over the last twentieth); made monotonic by its running maximum
 
-Equal KL is the largest KL that every seed of every policy reaches, equal tokens likewise. The scores of each seed,
-problem by problem, are interpolated linearly, in √KL or in tokens, between the two neighbouring points of its own
-training, the base model being the first; then policies are compared as everywhere else (`maxk.statistics.difference`).
-So the interval covers problems and seeds. It covers neither the error of the interpolation nor that of the measured KL.
-
-√KL, because near the base model KL grows with the square of the distance in the weights, and scores grow with the
-distance: linear interpolation in KL would be biased low in the first interval.
+Scores at a level are interpolated for each seed and problem between the points of its own training, linearly in √KL or
+in tokens; docs/statistics.md says why, and what the intervals cover.
 
     maxk experiment matched --config results/config.json      # results/experiments/matched.{csv,md,png,pdf}
 """

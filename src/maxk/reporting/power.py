@@ -1,14 +1,11 @@
 """How many problems and training seeds a comparison of two methods needs.
 
-The variance of a difference of means is made of components, estimated from scores of both policies:
+Power is the fraction of simulated comparisons, with normal components estimated from scores of both policies, in which
+the test of the tables (`maxk.statistics.difference`) rejects equal means at 5 %:
 
-    Var = σ²_method×problem/N + 2·σ²_seed/S + 2·σ²_rest/(N·S),
+    Var = σ²_method×problem/N + 2·σ²_seed/S + 2·σ²_rest/(N·S), rest: seeds × problems, and sampling of completions.
 
-where `rest` is the interaction of seeds and problems together with the sampling of completions. Power is the fraction
-of simulated comparisons, with normal components, in which the test of the tables (`maxk.statistics.difference`) rejects
-equal means at 5 %. Two or three seeds estimate σ_seed badly: try other values (`--seed-sd`) before trusting a plan.
-
-    maxk power grpo bon_mean --difference 0.015 --config results/config.json
+Two or three seeds estimate σ_seed badly: try other values (`--seed-sd`) before trusting a plan.
 """
 
 from __future__ import annotations

@@ -1,17 +1,10 @@
 """Mean token entropies of samples whose backend did not measure them, by a forward pass of `transformers`.
 
     entropies = Entropies(policy, config.sampling)
-    means = entropies([(prompt_ids, completion_ids), ...])     # nats per token
+    means = entropies([(prompt_ids, completion_ids), ...])     # nats per token, as docs/sampling.md defines them
 
-The entropy of a token is that of the policy's distribution at `sampling.temperature` over the whole vocabulary, before
-top-p, as in `maxk.sampling.transformers`. The pass needs the tokens only.
-
-*One batch* holds completions of similar lengths, padded on the right: under causal attention no token sees the padding,
-so neither a mask nor positions are needed. Equal sequences of a call are computed once.
-
-*Memory is bounded* by the tokens and the logits of a batch, whatever the vocabulary. A completion with more logits is
-read in parts, each after all tokens before it. The logits are those of the model's own forward pass, with any scaling
-or capping after its output layer.
+A batch is padded on the right: under causal attention no token sees the padding, so neither a mask nor positions are
+needed. Its tokens and its logits are bounded; a completion with more logits is read in parts.
 """
 
 from __future__ import annotations

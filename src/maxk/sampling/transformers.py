@@ -1,19 +1,7 @@
-"""Sampling with transformers: our own loop over the model's forward pass, because `generate` lacks two properties.
+"""Sampling with transformers, by our own loop over the model's forward pass (docs/sampling.md).
 
-*Equal prefixes are computed once.* A problem's samples share its prompt, and many share their first tokens too. A row
-of the batch is a distinct prefix, not a sample: a row splits where its samples diverge and ends with the last of them.
-`generate` keeps one row per sample until the longest sample ends. At the scale of the default experiment this leaves a
-fifth of the rows and takes a tenth of the CPU time (benchmarks/sampling.py); a large model saves the repeated prompts
-and the finished rows.
-
-*A sample depends on its seed and number alone.* `generate` draws from one global random state, so a sample would depend
-on the other samples of its batch. Here every sample has its own uniform numbers, one per token; a token is the inverse
-of the cumulative distribution at its number. Batches change a sample only if rounding inside the model moves a
-boundary across that number (docs/sampling.md).
-
-*Entropies cost little here*, because every distribution is at hand: before top-p, once per distinct prefix.
-
-The requests of a chunk are sorted by prompt length and packed into batches by a budget of tokens.
+`generate` lacks two properties: equal prefixes are computed once (`maxk.sampling.prefixes`), and a sample depends on
+its seed and number alone, whatever else is in its batch. The entropy of every token is measured on the way.
 """
 
 from __future__ import annotations

@@ -1,19 +1,7 @@
 """Sampling with vLLM: one engine per job, fed request by request, so that its batch stays full until the last samples.
 
-*Seeds.* Every sample has a seed, the problem's seed plus the sample's number; docs/sampling.md says what seeds cost.
-A repeated job on the same machine draws the same samples if vLLM's arithmetic does not depend on the batch; in 16 bits
-it does.
-
-*Tokens and text.* Prompts and completions are exchanged as token ids, with the tokenizer, stop tokens and stop strings
-of the transformers backend; the engine decodes only to find stop strings. Sampling defaults in the model folder are
-ignored.
-
-*Weights.* Before sampling, the engine scores a prompt and a program, and `transformers` scores them on the CPU with the
-policy's weights; the mean difference of the tokens' log-probabilities must stay below `TOLERANCE`. This detects a wrong
-folder, unmerged adapters and a model that vLLM loads differently; it does not detect differences between checkpoints
-that are smaller than rounding.
-
-Data parallelism is `sampling.shards`, jobs with one GPU each: vLLM's own works in its server only.
+Prompts and completions are exchanged as token ids, and sampling defaults in the model folder are ignored. Before
+sampling, the engine's log-probabilities are compared with those of the policy's weights (docs/sampling.md).
 """
 
 from __future__ import annotations

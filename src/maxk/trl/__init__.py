@@ -7,23 +7,17 @@
 
 No parent code is copied; a few small overrides do the work.
 
-1. `_calculate_rewards` keeps the gathered rewards, combined by `reward_weights` as the parent combines them.
-2. `_generate_and_score_completions` replaces the parent's advantages by the objective's.
-3. π_old comes from the loss's first forward pass of a micro-batch. TRL's separate pass for it costs time, batches
+1. `_generate_and_score_completions` replaces the parent's advantages by the objective's.
+2. π_old comes from the loss's first forward pass of a micro-batch. TRL's separate pass for it costs time, batches
    differently and therefore rounds differently: in bfloat16, whole completions of 200 tokens then have ratios of 0.6
    to 1.7 although the policy has not moved (docs/results-mini.md).
-4. Off-policy objectives need the current ratios ρ = π_θ/π_old of whole groups at every optimiser step, but TRL shuffles
-   single sequences over micro-batches. If a micro-batch can hold whole groups, `_prepare_inputs` puts the groups back
-   together and the advantages are recomputed inside the loss's own forward pass ("in-pass ratios", at no extra cost).
-   Otherwise `_prepare_inputs` makes one pass without gradient over the generation batch before each optimiser step and
-   gathers the ratios of split groups over processes. Both give the same advantages, because parameters do not change
-   within an optimiser step.
-5. `importance_sampling_level="sequence"` becomes the clipped surrogate of whole-completion ratios by a factor on the
+3. Off-policy objectives need the ratios of whole groups at every optimiser step, but TRL shuffles single sequences over
+   micro-batches. If a micro-batch can hold whole groups, `_prepare_inputs` puts them back together, and the advantages
+   are recomputed inside the loss's own forward pass. Otherwise it makes one pass without gradient before each optimiser
+   step and gathers the ratios over processes. Both give the same: parameters do not change within a step.
+4. `importance_sampling_level="sequence"` becomes the clipped surrogate of whole-completion ratios by a factor on the
    advantage (`_sequence_factor`); TRL's own version uses the geometric mean of the token ratios.
-6. `_prepare_inputs` groups sequences of similar length into micro-batches and drops common padding; TRL pads every
-   micro-batch to the longest sequence of the generation batch.
-7. vLLM returns no log-probabilities where nothing uses them: converting them takes TRL up to 40 % of generation time.
-   A colocated engine gets one request of n completions per prompt, where TRL sends n requests of one.
+5. vLLM returns no log-probabilities where nothing uses them: converting them takes TRL up to 40 % of generation time.
 """
 
 from __future__ import annotations

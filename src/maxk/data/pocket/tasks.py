@@ -1,16 +1,9 @@
 """Families of pocket tasks: problems drawn from the grammar, with exact tests, filtered, in a train and a test split.
 
-A family is a `PocketDataset`: how long its statements are, how many operations they leave open, how often they use rare
-phrases, and how often the hidden tests ask for each reading. A draw is rejected if
-
-- too few of 60 random inputs suit its reference program: an empty list has no maximum, and an empty answer carries no
-  information;
-- its tests are guessable: fewer than 60 % of the expected outputs are distinct;
-- its tests are ambiguous: another reading of one open operation passes them all.
-
-Train and test never overlap, within a family or between families: a hash of (statement, reference program) assigns
-every task to one side, so that separate jobs need no coordination. The tests of a task depend on the task and the seed
-alone.
+A family is a `PocketDataset`. A draw is rejected if too few of 60 random inputs suit its reference program, or if its
+tests are guessable or ambiguous (docs/pocket.md). A hash of (statement, reference program) assigns every task to one
+split, in all families alike, so train and test never overlap and separate jobs need no coordination. The tests of a
+task depend on the task and the seed alone.
 """
 
 from __future__ import annotations
