@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,7 +154,7 @@ def test_shards_of_the_pipeline(here: Path) -> None:
         rows = lines[2 * shard : 2 * shard + 2]
         columns = {name: [row[name] for row in rows] for name in ("problem_id", "statuses", "program", "outputs")}
         columns |= {"sample_index": [2 * shard, 2 * shard + 1], "extraction": ["bare"] * 2}
-        made = Provenance("verify", "x", {})
+        made = Provenance("verify", "x", {}, environment={"shard": shard, "shards": 2, "n": 4})
         files.write_table(Path(f"shards/{shard}.parquet"), columns, records.VERDICT_AND_OUTPUTS, made)
     ks = [1, 2, 4]
     first, second = (select(read(Path(one)), ks) for one in ("shards", "s.verdicts.jsonl"))
@@ -167,79 +168,64 @@ def test_shards_of_the_pipeline(here: Path) -> None:
         read(Path("shards"))
 
 
-def shard(name: str, indices: list[int], problem: str = "p", **changes: object) -> None:
-    """A shard of verdicts of one problem."""
+def shard(number: int, indices: list[int], problem: str = "p", name: str = "", **changes: Any) -> None:
+    """A shard of verdicts of one problem, one of two."""
     count = len(indices)
     columns = {"problem_id": [problem] * count, "sample_index": indices, "extraction": ["bare"] * count}
     columns |= {"statuses": [["passed"] * 2] * count, "program": ["a"] * count, "outputs": [["x"] * 2] * count}
-    source = {"stage": "verify", "experiment": "x", "settings": {"cpu_s": 1}, "inputs": {"samples": name}, **changes}
-    files.write_table(Path(f"shards/{name}.parquet"), columns, records.VERDICT_AND_OUTPUTS, Provenance(**source))
+    source = {"stage": "verify", "experiment": "x", "settings": {"cpu_s": 1}, "inputs": {"samples": str(number)}}
+    environment = {"shard": number, "shards": 2, "n": 2, **changes.pop("environment", {})}
+    made = Provenance(**{**source, "environment": environment, **changes})
+    files.write_table(Path(f"shards/{name or number}.parquet"), columns, records.VERDICT_AND_OUTPUTS, made)
 
 
 @pytest.mark.parametrize(
-    ("indices", "changes", "message"),
+    ("changes", "message"),
     [
-        (
-            [1, 2],
-            {},
-            r"0.parquet and shards/1.parquet: 2 verdicts of sample 1 of problem 'p'; .* another sampling.shards",
-        ),
-        ([2, 3, 2], {}, r"^shards/1.parquet: 2 verdicts of sample 2 of problem 'p'"),
-        ([2], {"experiment": "y"}, r"do not belong together: experiment is 'x' in one and 'y'"),
-        ([2], {"settings": {"cpu_s": 2}}, r"do not belong together: settings.cpu_s is 1 in one and 2"),
-        ([2], {"inputs": {"problems": "other"}}, r"do not belong together: inputs.problems is None in one and 'other'"),
-        ([2], {"environment": {"sandbox": "none"}}, r"do not belong together: sandbox is None in one and 'none'"),
-        ([2], {"stage": "sample"}, r"1.parquet: written by the stage sample; expected verdicts"),
+        ({"experiment": "y"}, r"do not belong together: experiment is 'x' in one and 'y'"),
+        ({"settings": {"cpu_s": 2}}, r"do not belong together: settings.cpu_s is 1 in one and 2"),
+        ({"inputs": {"problems": "other"}}, r"do not belong together: inputs.problems is None in one and 'other'"),
+        ({"environment": {"sandbox": "none"}}, r"do not belong together: sandbox is None in one and 'none'"),
+        ({"environment": {"shards": 3}}, r"do not belong together: shards is 2 in one and 3 in the other"),
+        ({"environment": {"n": 3}}, r"do not belong together: n is 2 in one and 3 in the other"),
+        ({"environment": {"shard": 0}}, r"^shards: holds the shards 0, 0 of 2; run the pipeline again"),
+        ({"stage": "sample"}, r"1.parquet: written by the stage sample; expected verdicts"),
     ],
 )
-def test_shards_of_two_evaluations_are_refused(indices: list[int], changes: dict, message: str, here: Path) -> None:
-    shard("0", [0, 1])
-    shard("1", [2, 3])
-    assert read(Path("shards")).n == 4
-    shard("1", indices, **changes)
-    with pytest.raises(UserError, match=message):
-        read(Path("shards"))
-
-
-OF_TWO = {"shards": 2, "n": 2}
-
-
-@pytest.mark.parametrize(
-    ("absent", "changes", "message"),
-    [
-        (["0"], {}, r"^shards: shard 0 of 0 … 1 is missing; run the pipeline again, which continues$"),
-        (["1"], {}, r"^shards: shard 1 of 0 … 1 is missing"),
-        (["1"], {"n": 3}, r"^shards: shard 1 of 0 … 1 is missing"),
-        ([], {"n": 3}, r"do not belong together: n is 2 in one and 3 in the other"),
-    ],
-)
-def test_an_unfinished_evaluation_is_refused(absent: list[str], changes: dict, message: str, here: Path) -> None:
-    """A run that is stopped or still going on: shards that are not there, or have the samples of a smaller n."""
-    shard("0", [0, 1], environment={**OF_TWO, "shard": 0})
-    shard("1", [0, 1], problem="q", environment={**OF_TWO, "shard": 1})
+def test_shards_of_two_evaluations_are_refused(changes: dict[str, Any], message: str, here: Path) -> None:
+    """Also those that are left from another `sampling.shards` or n."""
+    shard(0, [0, 1])
+    shard(1, [0, 1], problem="q")
     assert read(Path("shards")).n == 2
-    assert read(Path("shards/0.parquet")).n == 2  # one shard, asked for by name
-    shard("1", [0, 1], problem="q", environment={**OF_TWO, "shard": 1, **changes})
-    for name in absent:
-        Path(f"shards/{name}.parquet").unlink()
+    shard(1, [0, 1], problem="q", **changes)
     with pytest.raises(UserError, match=message):
         read(Path("shards"))
 
 
-@pytest.mark.parametrize("recorded", [{}, {"shards": 2, "n": 3}])
-def test_fewer_samples_than_asked_are_refused(recorded: dict[str, int], here: Path) -> None:
-    """Also in files that do not say how many were asked for: all problems of an evaluation have the same number."""
-    shard("0", [0, 1, 2], environment={**recorded, "shard": 0})
-    shard("1", [0, 2], problem="q", environment={**recorded, "shard": 1})
-    with pytest.raises(UserError, match=r"^shards: problem 'q' has 2 samples, expected 3; run the pipeline again"):
+@pytest.mark.parametrize("absent", [0, 1])
+def test_an_unfinished_evaluation_is_refused(absent: int, here: Path) -> None:
+    """A run that is stopped or still going on."""
+    shard(0, [0, 1])
+    shard(1, [0, 1], problem="q")
+    assert read(Path("shards/0.parquet")).n == 2  # one shard, asked for by name
+    Path(f"shards/{absent}.parquet").unlink()
+    with pytest.raises(UserError, match=rf"^shards: holds the shards {1 - absent} of 2; run the pipeline again"):
+        read(Path("shards"))
+
+
+def test_a_copy_of_a_shard_is_refused(here: Path) -> None:
+    shard(0, [0, 1])
+    shard(1, [0, 1], problem="q")
+    shard(1, [0, 1], problem="q", name="1 copy")
+    with pytest.raises(UserError, match=r"^shards: holds the shards 0, 1, 1 of 2"):
         read(Path("shards"))
 
 
 def test_a_shard_without_problems_adds_nothing(here: Path) -> None:
-    shard("0", [0, 1])
-    shard("1", [])
+    shard(0, [0, 1])
+    shard(1, [])
     assert read(Path("shards")).n == 2
-    shard("0", [])
+    shard(0, [])
     with pytest.raises(UserError, match=r"^shards: holds no verdicts$"):
         read(Path("shards"))
 
@@ -283,7 +269,7 @@ def test_mistakes_are_one_line(
 ) -> None:
     old = {"sample": 0, "problem_id": "p", "key": "0", "judged": "outputs", "reward": 1.0, "statuses": ["passed"] * 3}
     Path("old.jsonl").write_text(json.dumps(old) + "\n")
-    shard("0", [0, 1])
+    shard(0, [0, 1])
     Path("cut.parquet").write_bytes(Path("shards/0.parquet").read_bytes()[:-4])
     Path("empty").mkdir()
     assert run(*arguments) == 2
