@@ -13,7 +13,7 @@ import json
 import sqlite3
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -67,12 +67,11 @@ class VerdictCache:
                     found[key] = Verdict(next(words), tuple(json.loads(cpu_s)), next(words), cached=True)
         return found
 
-    def put_many(self, verdicts: Mapping[bytes, Verdict] | Iterable[tuple[bytes, Verdict]]) -> None:
+    def put_many(self, verdicts: Mapping[bytes, Verdict]) -> None:
         """Stores verdicts in one transaction; keys that are already stored keep their verdicts."""
-        pairs = verdicts.items() if isinstance(verdicts, Mapping) else verdicts
         rows = [
             (key, " ".join(v.statuses), json.dumps([round(s, 6) for s in v.cpu_s]), " ".join(v.outputs))
-            for key, v in pairs
+            for key, v in verdicts.items()
         ]
         if self._failed:
             return

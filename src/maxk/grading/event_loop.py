@@ -82,7 +82,7 @@ class EventLoop:
         self.memo: OrderedDict[bytes, Verdict] = OrderedDict()
         self.memo_tests = 0
         self.done: list[tuple[int, Verdict]] = []
-        self.to_store: list[tuple[bytes, Verdict]] = []
+        self.to_store: dict[bytes, Verdict] = {}
         self.checkers = Checkers(self.waiting[CHECKER], self.stats.faults, self._decided)
         self.unchecked_bytes = 0
         self.short_since = 0.0  # when the shortage began that keeps jobs from being sent; 0 without one
@@ -404,7 +404,7 @@ class EventLoop:
         self._remember(job.key, verdict)
         doubtful = job.doubtful or HARNESS_ERROR in verdict.statuses
         if self.cache is not None and not doubtful and not callable(job.submission.checker):
-            self.to_store.append((job.key, verdict))
+            self.to_store[job.key] = verdict
             if len(self.to_store) >= _STORED_AT_ONCE:
                 self._store()
         self.stats.deduplicated += len(job.waiters) - 1
@@ -421,7 +421,7 @@ class EventLoop:
     def _store(self) -> None:
         if self.cache is not None and self.to_store:
             self.cache.put_many(self.to_store)
-        self.to_store = []
+        self.to_store = {}
 
 
 def _job_of(task: Job | Part) -> Job:

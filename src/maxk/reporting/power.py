@@ -114,18 +114,3 @@ def to_markdown(parts: Components, frame: pd.DataFrame, title: str) -> str:
         "(problem: method × problem; seed: a method's mean between seeds; rest: seed × problem and sampling).",
     ]
     return markdown.below(lines, notes)
-
-
-def draw(frame: pd.DataFrame, path: str, title: str) -> None:
-    """Power against the number of problems, one line per number of seeds, as an image file."""
-    import seaborn as sns
-
-    from maxk.reporting import style
-
-    with style.applied():
-        grid = sns.relplot(
-            frame, kind="line", x="problems", y="power", hue="seeds", palette="crest", marker="o", height=3, aspect=1.5
-        )
-        grid.set(ylim=(0, 1), title=title, xlabel="problems", ylabel="power at 5 %")
-        grid.ax.axhline(0.8, color=style.BASE_COLOUR, linewidth=0.8, linestyle="--")
-        style.save(grid.figure, [path])

@@ -1,7 +1,7 @@
 """`maxk power POLICY POLICY`: the problems and training seeds that a difference between two methods needs.
 
     maxk power grpo bon_mean --difference 0.015 --config results/config.json
-    maxk power grpo bon_mean --difference 0.015 --seed-sd 0.01 --problems 100 408 600 --seeds 2 3 5 8 --plot power.png
+    maxk power grpo bon_mean --difference 0.015 --seed-sd 0.01 --problems 100 408 600 --seeds 2 3 5 8
 
 Variance components come from the scores of this experiment, which must have two or more seeds; `maxk.reporting.power`
 says how.
@@ -10,10 +10,8 @@ says how.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from maxk import config as configuration
-from maxk.stages.compare import require_picture
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problems", type=int, nargs="+", default=[50, 100, 200, 400, 800], help="rows of the table")
     parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 5, 8], help="columns of the table")
     parser.add_argument("--seed-sd", type=float, help="standard deviation between seeds (default: estimated)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the table, as PNG or PDF")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -34,7 +31,6 @@ def run(args: argparse.Namespace) -> None:
 
     if min(*args.problems, *args.seeds) < 2:
         raise UserError("--problems and --seeds must be 2 or more: one seed allows no claim about methods")
-    require_picture(args.plot)
     config = configuration.load(args.config)
     quantity, dataset = args.quantity or f"max@{config.report.headline_k}", args.dataset or config.evaluated[0]
     scores = load(config)
@@ -44,5 +40,3 @@ def run(args: argparse.Namespace) -> None:
     frame = power.table(parts, args.difference, args.problems, args.seeds)
     title = f"Power for {' and '.join(args.policies)}: {args.difference:+g} of {quantity} on {dataset}"
     print(power.to_markdown(parts, frame, title), end="")
-    if args.plot:
-        power.draw(frame, str(args.plot), title)
