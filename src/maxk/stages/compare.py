@@ -19,8 +19,9 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -50,14 +51,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from maxk.evaluation import comparing
-    from maxk.evaluation.systems import paired, read_system
+    from maxk.evaluation.systems import of_tally, paired, read_results, read_system
     from maxk.reporting import systems as report
 
     if len(args.systems) < 2:
         raise UserError("give two or more systems: maxk compare A B")
     require_picture(args.plot)
-    with Reader(args) as reader:
-        given = paired([read_system(one, reader) for one in args.systems])
+    with grading(args) as graded:
+
+        def seeds(path: Path) -> Sequence[Any]:
+            results = read_results(path)
+            return [of_tally(graded(path))] if results is None else results
+
+        given = paired([read_system(one, seeds) for one in args.systems])
     found = comparing.compare(given, chosen_ks(args.k, given.n), args.level)
     if args.plot:
         report.draw(found, str(args.plot))
@@ -66,35 +72,23 @@ def run(args: argparse.Namespace) -> None:
     print(report.to_markdown(found), end="")
 
 
-class Reader:
-    """Reads results and grades samples; a context manager, since one grader serves all files."""
+@contextmanager
+def grading(args: argparse.Namespace) -> Iterator[Callable[[Path], Any]]:
+    """Yields a function that grades a file of samples and returns its tally; one grader serves all files."""
+    with ExitStack() as stack:
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._args, self._stack = args, ExitStack()
-        self._samples: grade.Samples | None = None
+        @cache
+        def samples() -> grade.Samples:
+            return stack.enter_context(grade.Samples(args, args.problems))
 
-    def __enter__(self) -> Reader:
-        return self
+        def graded(path: Path) -> Any:
+            if args.problems is None:
+                raise UserError(f"{path}: holds no verdicts; if these are samples, give --problems FILE to grade them")
+            tally = samples().tally(path)
+            tally.require_graded()
+            return tally
 
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
-
-    def __call__(self, path: Path) -> Sequence[Any]:
-        """The seeds in a file."""
-        from maxk.evaluation.systems import of_tally, read_results
-
-        results = read_results(path)
-        return [of_tally(self.graded(path))] if results is None else results
-
-    def graded(self, path: Path) -> Any:
-        """The tally of a file of samples."""
-        if self._args.problems is None:
-            raise UserError(f"{path}: holds no verdicts; if these are samples, give --problems FILE to grade them")
-        if self._samples is None:
-            self._samples = self._stack.enter_context(grade.Samples(self._args, self._args.problems))
-        tally = self._samples.tally(path)
-        tally.require_graded()
-        return tally
+        yield graded
 
 
 def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:

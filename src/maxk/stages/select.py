@@ -12,6 +12,7 @@ sample rows), random, and the oracle, max@k. All are scored on the tests that ar
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +31,22 @@ def run(args: argparse.Namespace) -> None:
     from maxk.evaluation.selection import select
     from maxk.reporting import selection as report
 
-    with compare.Reader(args) as reader:
-        samples = {str(path): _read(args, reader, path) for path in args.files}
+    with compare.grading(args) as graded:
+        samples = {str(path): _read(args, graded, path) for path in args.files}
     found = {name: select(one, compare.chosen_ks(args.k, one.n)) for name, one in samples.items()}
     if args.json:
         compare.write_json(args.json, {name: report.content(one, args.level) for name, one in found.items()})
     print("\n".join(report.to_markdown(name, one, args.level) for name, one in found.items()), end="")
 
 
-def _read(args: argparse.Namespace, reader: compare.Reader, path: Path) -> Any:
+def _read(args: argparse.Namespace, graded: Callable[[Path], Any], path: Path) -> Any:
     from maxk.artifacts.json_rows import first_row
     from maxk.evaluation import selection, verdict_shards
     from maxk.evaluation.sample_files import SampleFile
     from maxk.evaluation.verdict_files import is_verdict
 
     if not verdict_shards.is_parquet(path) and not is_verdict(first_row(path)):
-        verdicts = reader.graded(path).path
+        verdicts = graded(path).path
         return selection.read(verdicts, args.visible, SampleFile(path, args.format), args.score)
     if args.score:
         raise UserError(f"{path}: holds verdicts; --score needs the file of samples, and --problems")
