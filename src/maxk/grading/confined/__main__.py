@@ -21,7 +21,7 @@ for _name in ("maxk", "maxk.grading", "maxk.grading.confined"):
 
 from maxk.grading.confined.preload import preload
 
-_kept = preload(sys.argv[2].split(","), sys.argv[3:])
+preload(sys.argv[2].split(","), sys.argv[3:])
 
 from maxk.grading.confined.interpreter import depth, hide_depth
 from maxk.grading.confined.server import start

@@ -39,7 +39,6 @@ from maxk.grading.confined.confinement import (
 from maxk.grading.confined.execution import EXIT_MEMORY, Confinement, SingleRun, steps_of
 from maxk.grading.confined.jobs import OPEN_FILES, Batch, Death, Job, Result, load, memory_file, receive
 from maxk.grading.confined.large_pages import move_to_large_pages
-from maxk.grading.confined.preload import fill_holes, join_maps
 from maxk.grading.confined.shared import SharedRuns
 from maxk.grading.confined.warming import warm_up
 from maxk.grading.confined.wire import (
@@ -76,7 +75,6 @@ class Server:
             self._confine(settings)
         self.idle_address_space = address_space_in_use()
         self.idle_peak = self._idle_peak()
-        self.filling: list[bytes] = []
 
     def _confine(self, settings: dict[str, Any]) -> None:
         """Applies the settings' restrictions to this process and prepares those of its children."""
@@ -290,7 +288,6 @@ def start() -> Server:
     file, proc = receive(control)
     settings = load(file)
     _prepare_process()
-    join_maps()
     move_to_large_pages(proc)
     os.close(proc)
     server = Server(control, settings)
@@ -299,6 +296,5 @@ def start() -> Server:
     del sys.path[0]  # where these modules are
     sys.argv = ["main.py"]
     gc.collect()
-    server.filling = fill_holes()
     gc.freeze()
     return server
