@@ -13,15 +13,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from maxk.data.pocket.grammar import (
-    READ_INPUT,
-    READ_INPUT_BUGS,
-    Step,
-    draw_operations,
-    draw_reading,
-    draw_statement,
-    draw_step,
-)
+from maxk.data.pocket import grammar
 from maxk.data.sections import Popularity
 from maxk.schema import Count, Fraction, Section
 
@@ -51,23 +43,23 @@ OPEN = 0.5  # probability that a statement of the corpus leaves an operation ope
 
 
 def _pair(rng: random.Random, config: Corpus) -> tuple[str, str]:
-    operations = draw_operations(rng, rng.choice(config.transforms))
-    steps = [draw_step(rng, operation, rng.random() < OPEN, config.readings) for operation in operations]
-    return draw_statement(rng, steps, config.rare), _written(rng, steps, config)
+    operations = grammar.draw_operations(rng, rng.choice(config.transforms))
+    steps = [grammar.draw_step(rng, operation, rng.random() < OPEN, config.readings) for operation in operations]
+    return grammar.draw_statement(rng, steps, config.rare), _written(rng, steps, config)
 
 
-def _written(rng: random.Random, steps: Sequence[Step], config: Corpus) -> str:
+def _written(rng: random.Random, steps: Sequence[grammar.Step], config: Corpus) -> str:
     """A program as an author of the corpus might write it."""
-    read = READ_INPUT_BUGS if rng.random() < config.input_bug else READ_INPUT
+    read = grammar.READ_INPUT_BUGS if rng.random() < config.input_bug else grammar.READ_INPUT
     lines = [rng.choice(read), *(_line(rng, step, config) for step in steps)]
     if rng.random() < config.input_bug / 2:
         lines.pop(rng.randrange(1, len(lines)))  # a forgotten step
     return "\n".join(lines)
 
 
-def _line(rng: random.Random, step: Step, config: Corpus) -> str:
+def _line(rng: random.Random, step: grammar.Step, config: Corpus) -> str:
     if rng.random() < config.bug:
         return rng.choice(step.bugs)
     if step.open or rng.random() < step.operation.misread * config.misread:
-        return step.code_as(draw_reading(rng, config.readings))
+        return step.code_as(grammar.draw_reading(rng, config.readings))
     return step.code

@@ -19,15 +19,7 @@ from pydantic import Field
 from maxk.artifacts.digests import canonical
 from maxk.artifacts.records import Problem, Test
 from maxk.data import drawing
-from maxk.data.pocket.grammar import (
-    TRANSFORMS,
-    Step,
-    draw_operations,
-    draw_statement,
-    draw_step,
-    output,
-    program,
-)
+from maxk.data.pocket import grammar
 from maxk.data.sections import GeneratedDataset, Planned, Popularity
 from maxk.errors import UserError
 from maxk.schema import Count, Fraction
@@ -42,14 +34,14 @@ class Task:
 
     statement: str
     reference: str
-    steps: tuple[Step, ...] = field(compare=False)  # may differ in numbers that no phrase shows
+    steps: tuple[grammar.Step, ...] = field(compare=False)  # may differ in numbers that no phrase shows
 
     @property
     def split(self) -> str:
         """`train` or `test`: a property of the task itself, the same in every family and every run."""
         return drawing.split_of(f"{self.statement}\n{self.reference}")
 
-    def alternatives(self) -> Iterator[tuple[Step, ...]]:
+    def alternatives(self) -> Iterator[tuple[grammar.Step, ...]]:
         """The steps with one open operation read in another way."""
         for position, step in enumerate(self.steps):
             others = {0, 1, 2} - {step.reading} if step.open else set()
@@ -86,8 +78,8 @@ class PocketDataset(GeneratedDataset):
         The tasks depend on the family's parameters and seed; `name` only labels them. Raises UserError if the family
         has fewer distinct tasks than the configuration asks for.
         """
-        if (most := max(self.transforms)) > len(TRANSFORMS):
-            raise UserError(f"datasets.{name}: transforms={most}, but the grammar has {len(TRANSFORMS)}")
+        if (most := max(self.transforms)) > len(grammar.TRANSFORMS):
+            raise UserError(f"datasets.{name}: transforms={most}, but the grammar has {len(grammar.TRANSFORMS)}")
 
         def tests(task: Task) -> list[Test]:
             return draw_tests(task, self.tests, self.seed)
@@ -114,14 +106,14 @@ def draw_tasks(config: PocketDataset) -> Iterator[Task]:
     shape = config.model_dump(include={"transforms", "open_operations", "rare", "readings", "seed"})
     rng = random.Random(f"pocket tasks {canonical(shape)}")
     while True:
-        operations = draw_operations(rng, rng.choice(config.transforms))
+        operations = grammar.draw_operations(rng, rng.choice(config.transforms))
         n_open = min(rng.choice(config.open_operations), len(operations))
         open_positions = rng.sample(range(len(operations)), n_open)
         steps = tuple(
-            draw_step(rng, operation, position in open_positions, config.readings)
+            grammar.draw_step(rng, operation, position in open_positions, config.readings)
             for position, operation in enumerate(operations)
         )
-        yield Task(draw_statement(rng, steps, config.rare), program(steps), steps)
+        yield Task(grammar.draw_statement(rng, steps, config.rare), grammar.program(steps), steps)
 
 
 @functools.lru_cache(maxsize=1)  # several filters ask for the tests of the same task
@@ -131,7 +123,7 @@ def draw_tests(task: Task, count: int, seed: int) -> list[Test]:
     tests: list[Test] = []
     for _ in range(INPUT_TRIES):
         stdin = draw_input(rng)
-        expected = output(task.steps, stdin)
+        expected = grammar.output(task.steps, stdin)
         if expected and not expected.isspace():
             tests.append(Test(stdin, expected))
         if len(tests) == count:
@@ -155,4 +147,6 @@ def guessable(tests: Sequence[Test]) -> bool:
 
 def ambiguous(task: Task, tests: Sequence[Test]) -> bool:
     """Whether another reading of one open operation passes every test."""
-    return any(all(output(steps, test.stdin) == test.expected for test in tests) for steps in task.alternatives())
+    return any(
+        all(grammar.output(steps, test.stdin) == test.expected for test in tests) for steps in task.alternatives()
+    )

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from maxk.grading.confined import interpreter, shared
+from maxk.grading.confined import interpreter, shared, wire
 from maxk.grading.confined.confinement import (
     CpuTimer,
     Events,
@@ -41,18 +41,6 @@ from maxk.grading.confined.jobs import OPEN_FILES, Batch, Death, Job, Result, lo
 from maxk.grading.confined.large_pages import move_to_large_pages
 from maxk.grading.confined.shared import SharedRuns
 from maxk.grading.confined.warming import warm_up
-from maxk.grading.confined.wire import (
-    FAULT,
-    MEMORY_LIMIT,
-    OUTPUT_LIMIT,
-    RAN,
-    READY,
-    RUNTIME_ERROR,
-    TIME_LIMIT,
-    UNTESTED,
-    VIOLATION,
-    Order,
-)
 
 Runs = SingleRun | SharedRuns
 
@@ -101,10 +89,10 @@ class Server:
 
     def serve(self) -> Iterator[Runs]:
         """Yields the runs of a child, in that child only; the child then never returns here."""
-        self.control.send(READY)
+        self.control.send(wire.READY)
         while files := receive(self.control):
             orders, contents = files
-            batches = [Batch(self.control, Job(Order(*order), contents)) for order in load(orders)]
+            batches = [Batch(self.control, Job(wire.Order(*order), contents)) for order in load(orders)]
             yield from self._run(batches)
             os.close(contents)
 
@@ -121,7 +109,7 @@ class Server:
                 if batch.timed_out and batch.divisible:
                     batch.hand_back()
                 elif batch.exhausted:
-                    result = Result(UNTESTED)
+                    result = Result(wire.UNTESTED)
                     result.doubtful = batch.waited_too_long
                     batch.add(result)
                 else:
@@ -133,13 +121,13 @@ class Server:
             stdout, started = self._standard_files(job.stdin(batch.next)), time.monotonic()
             pid = _patient_fork()
         except OSError:  # descriptors, memory or processes have run out
-            batch.add(Result(FAULT))
+            batch.add(Result(wire.FAULT))
         else:
             if pid == 0:
                 yield run
             death = self._wait(pid, started, job.order.wall_s)
             result = self._judge(job.order, death, os.fstat(stdout).st_size)
-            batch.add(result, stdout if result.outcome == RAN else -1)
+            batch.add(result, stdout if result.outcome == wire.RAN else -1)
         if stdout >= 0:
             os.close(stdout)
 
@@ -207,26 +195,26 @@ class Server:
 
     # outcomes
 
-    def _judge(self, order: Order, death: Death, size: int) -> Result:
+    def _judge(self, order: wire.Order, death: Death, size: int) -> Result:
         if not self._has_begun():
-            return Result(FAULT)
+            return Result(wire.FAULT)
         outcome = self._outcome(order, death, size)
         result = Result(outcome, death.cpu_s, 0, min(size, order.output_bytes), death.wall_s)
         killed = death.signal == signal.SIGKILL  # by itself, by us, or by a machine out of memory
         result.doubtful = killed and death.cpu_s <= order.cpu_s
         return result
 
-    def _outcome(self, order: Order, death: Death, size: int) -> int:
+    def _outcome(self, order: wire.Order, death: Death, size: int) -> int:
         """The outcome of a single run. A cause comes before the outcomes that it can bring about."""
         if death.cpu_s > order.cpu_s or death.signal in _CPU_SIGNALS or death.wall_timeout:
-            return TIME_LIMIT
+            return wire.TIME_LIMIT
         if death.signal == signal.SIGSYS:
-            return VIOLATION
+            return wire.VIOLATION
         if size > order.output_bytes or death.signal == signal.SIGXFSZ:
-            return OUTPUT_LIMIT
+            return wire.OUTPUT_LIMIT
         if death.exit == EXIT_MEMORY or death.peak - self.idle_peak > order.memory_bytes:
-            return MEMORY_LIMIT
-        return RUNTIME_ERROR if death.signal or death.exit else RAN
+            return wire.MEMORY_LIMIT
+        return wire.RUNTIME_ERROR if death.signal or death.exit else wire.RAN
 
 
 def _distribute(batches: list[Batch], results: list[Result], stdout: int) -> None:

@@ -16,18 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 
-from maxk.grading.confined import interpreter
-from maxk.grading.confined.execution import (
-    EXIT_MEMORY,
-    TIMER_SLACK_S,
-    Attempt,
-    Confinement,
-    cpu_seconds,
-    exit_status,
-    flushed,
-    limit,
-    take,
-)
+from maxk.grading.confined import execution, interpreter
 from maxk.grading.confined.jobs import Job, Result
 from maxk.grading.confined.wire import OUTPUT_LIMIT, RAN, RUNTIME_ERROR, TIME_LIMIT, Order
 
@@ -46,10 +35,10 @@ class SharedRuns:
 
     jobs: list[Job]
     address_space: int
-    confinement: Confinement
+    confinement: execution.Confinement
     report: int  # file for the records
 
-    def attempts(self) -> Iterator[Attempt]:
+    def attempts(self) -> Iterator[execution.Attempt]:
         try:
             self._prepare()
         except BaseException:
@@ -61,7 +50,7 @@ class SharedRuns:
             for index in range(len(job.order.input_bytes)):
                 self._ready(job.order, job.input(index))
                 began = self._record(_BEGAN)
-                attempt = Attempt(code, interpreter.fresh_main())
+                attempt = execution.Attempt(code, interpreter.fresh_main())
                 yield attempt
                 outcome = _outcome(attempt)
                 self._disarm()  # freeing the run's objects is not charged to it
@@ -77,17 +66,17 @@ class SharedRuns:
 
     def _prepare(self) -> None:
         timer = self.confinement.timer
-        self._arm, self._disarm = timer.setting(self.jobs[0].order.cpu_s + TIMER_SLACK_S), timer.setting(0.0)
-        take(self.confinement.entering())
-        limit(resource.RLIMIT_AS, self.address_space, self.address_space)()
+        self._arm, self._disarm = timer.setting(self.jobs[0].order.cpu_s + execution.TIMER_SLACK_S), timer.setting(0.0)
+        execution.take(self.confinement.entering())
+        execution.limit(resource.RLIMIT_AS, self.address_space, self.address_space)()
         sys.setrecursionlimit(_RECURSION_LIMIT - _RECURSION_MARGIN)
         sys.setrecursionlimit = _higher_recursion_limit
-        take(self.confinement.beginning(self.jobs[0].contents, self.report))
+        execution.take(self.confinement.beginning(self.jobs[0].contents, self.report))
 
     def _ready(self, order: Order, data: bytes) -> None:
         """Sets the limits of one run and opens its streams."""
-        limit(resource.RLIMIT_FSIZE, os.lseek(1, 0, os.SEEK_END) + order.output_bytes + 1, _INFINITY)()
-        limit(resource.RLIMIT_CPU, int(_cpu_s()) + 1 + cpu_seconds(order.cpu_s), _INFINITY)()
+        execution.limit(resource.RLIMIT_FSIZE, os.lseek(1, 0, os.SEEK_END) + order.output_bytes + 1, _INFINITY)()
+        execution.limit(resource.RLIMIT_CPU, int(_cpu_s()) + 1 + execution.cpu_seconds(order.cpu_s), _INFINITY)()
         raw = io.BytesIO(data)
         sys.stdin = interpreter.text(io.BufferedReader(raw, 4096), "<stdin>")
         sys.stdout = interpreter.text(open(1, "wb", closefd=False), "<stdout>")  # noqa: SIM115
@@ -112,12 +101,12 @@ def _higher_recursion_limit(limit: int, /) -> None:
         os._exit(0)
 
 
-def _outcome(attempt: Attempt) -> int:
+def _outcome(attempt: execution.Attempt) -> int:
     error, attempt.error = attempt.error, None
-    status = exit_status(error)
-    if isinstance(error, RecursionError) or status == EXIT_MEMORY:
+    status = execution.exit_status(error)
+    if isinstance(error, RecursionError) or status == execution.EXIT_MEMORY:
         os._exit(0)  # an earlier run may have caused this
-    return _ENDED if flushed(sys.stdout) and not status else _FAILED
+    return _ENDED if execution.flushed(sys.stdout) and not status else _FAILED
 
 
 def results(report: bytes, order: Order, cpu_s: float, timed_out: bool) -> list[Result]:
