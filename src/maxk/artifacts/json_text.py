@@ -6,7 +6,6 @@ An integer with more digits than Python parses becomes text; everything else tha
 from __future__ import annotations
 
 import json
-from json.scanner import make_scanner
 from typing import Any
 
 
@@ -16,13 +15,7 @@ def parsed(text: str, unique: bool = False) -> Any:
     unique: refuse a key that stands twice in an object; otherwise the last one counts.
     """
     try:
-        value, end = _SCANNERS[unique](text, 0)  # a quarter faster than decode, which skips white space first
-        if text[end:] in ("", "\n"):
-            return value
-    except (StopIteration, ValueError, RecursionError):
-        pass  # decode reports the error
-    try:
-        return (_UNIQUE if unique else _PLAIN).decode(text)
+        return _DECODERS[unique].decode(text)
     except json.JSONDecodeError:
         raise
     except ValueError:  # perhaps Python's limit on digits
@@ -46,9 +39,7 @@ def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_PLAIN, _UNIQUE = json.JSONDecoder(), json.JSONDecoder(object_pairs_hook=_with_unique_keys)
-# typeshed declares the scanner as its own argument type.
-_SCANNERS: dict[bool, Any] = {False: make_scanner(_PLAIN), True: make_scanner(_UNIQUE)}  # type: ignore[arg-type]
+_DECODERS = {False: json.JSONDecoder(), True: json.JSONDecoder(object_pairs_hook=_with_unique_keys)}
 _ANY_LENGTH = {  # slower, for integers of any length
     False: json.JSONDecoder(parse_int=_integer),
     True: json.JSONDecoder(parse_int=_integer, object_pairs_hook=_with_unique_keys),

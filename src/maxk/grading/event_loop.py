@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 
+from maxk.grading import verdicts
 from maxk.grading.cache import VerdictCache
 from maxk.grading.checkers import ATTEMPTS, Checkers
 from maxk.grading.comparison import output_digest, outputs_match
@@ -25,23 +26,7 @@ from maxk.grading.sandbox import numpy_folder, require_room
 from maxk.grading.servers import Servers
 from maxk.grading.sharing import Packs
 from maxk.grading.stats import Stats
-from maxk.grading.verdicts import (
-    CHECKER_LIMITS,
-    FAILURES,
-    HARNESS_ERROR,
-    PASSED,
-    RUNTIME_ERROR,
-    TIME_LIMIT,
-    UNPARSEABLE,
-    WRONG_ANSWER,
-    Checker,
-    CheckerProgram,
-    Limits,
-    NotReady,
-    Submission,
-    SubmissionLike,
-    Verdict,
-)
+from maxk.grading.verdicts import Checker, CheckerProgram, Limits, NotReady, Submission, SubmissionLike, Verdict
 
 _QUEUE_PER_SERVER = 2  # one running, one waiting, so a server never idles while the parent compares
 _CHUNK = 32  # submissions taken from the caller and looked up at once; servers begin with the first of them
@@ -165,14 +150,14 @@ class EventLoop:
             self.open[key].waiters.append(index)
         elif submission.program is None:
             tests = len(submission.tests)
-            self._give(index, Verdict((UNPARSEABLE,) * tests, (0.0,) * tests, ("",) * tests))
+            self._give(index, Verdict((verdicts.UNPARSEABLE,) * tests, (0.0,) * tests, ("",) * tests))
         else:
             numpy = "numpy" in submission.program and numpy_folder() is not None
             how = plan(submission.program, share=self.mode == "auto" and not numpy)
             limits, kind = submission.limits or self.limits, NUMPY if numpy else PLAIN
             require_room(limits)
             job = Job(submission, limits, key, [index], kind, how, problem=self.keys.of_tests(submission.tests))
-            job.statuses = [RUNTIME_ERROR if how.broken else HARNESS_ERROR] * len(submission.tests)
+            job.statuses = [verdicts.RUNTIME_ERROR if how.broken else verdicts.HARNESS_ERROR] * len(submission.tests)
             job.cpu_s = [0.0] * len(submission.tests)
             job.outputs = [""] * len(submission.tests)
             if how.broken:
@@ -297,7 +282,7 @@ class EventLoop:
         job = _job_of(task)
         for test in range(task.first, task.first + task.tests):
             self._forget_check(job, test)
-            job.statuses[test] = HARNESS_ERROR
+            job.statuses[test] = verdicts.HARNESS_ERROR
         self.stats.faults["the grading process ended twice"] += task.tests
         self._ended(task)
 
@@ -350,7 +335,7 @@ class EventLoop:
                 self._take_test(job, test, Run(test, UNTESTED, False, 0.0, None, 0, 0))
             elif test == job.again_from:
                 return  # what is repeated is charged there
-            elif job.statuses[test] == TIME_LIMIT:
+            elif job.statuses[test] == verdicts.TIME_LIMIT:
                 spent += job.cpu_s[test]
 
     def _take_test(self, job: Job, test: int, run: Run) -> None:
@@ -365,24 +350,25 @@ class EventLoop:
         elif run.outcome == UNTESTED:
             job.statuses[test] = job.limits.untested
         elif run.outcome == FAULT:
-            job.statuses[test] = HARNESS_ERROR
+            job.statuses[test] = verdicts.HARNESS_ERROR
             self.stats.faults["no process, memory or descriptor was left to run a program"] += 1
         else:
-            job.statuses[test] = FAILURES[run.outcome]
+            job.statuses[test] = verdicts.FAILURES[run.outcome]
 
     def _compare(self, job: Job, test: int, output: bytes) -> None:
         stdin, expected = job.submission.tests[test]
         checker = job.submission.checker
         job.outputs[test] = output_digest(output)
         if isinstance(checker, CheckerProgram):
-            job.checks[test] = Check(job, test, output, CHECKER_LIMITS, checker.source)
+            job.checks[test] = Check(job, test, output, verdicts.CHECKER_LIMITS, checker.source)
             self.unchecked_bytes += len(output)
             self.checkers.ask(job.checks[test])
-        elif checker is not None:
-            job.statuses[test] = PASSED if _trusted(checker, stdin, expected, output) else WRONG_ANSWER
+            return
+        if checker is None:
+            passed = outputs_match(output, expected, job.submission.comparison)
         else:
-            same = outputs_match(output, expected, job.submission.comparison)
-            job.statuses[test] = PASSED if same else WRONG_ANSWER
+            passed = _trusted(checker, stdin, expected, output)
+        job.statuses[test] = verdicts.PASSED if passed else verdicts.WRONG_ANSWER
 
     def _forget_check(self, job: Job, test: int) -> None:
         if check := job.checks.pop(test, None):
@@ -402,7 +388,7 @@ class EventLoop:
         if self.open.pop(job.key, None) is not None:
             self.open_tests -= len(job.statuses)
         self._remember(job.key, verdict)
-        doubtful = job.doubtful or HARNESS_ERROR in verdict.statuses
+        doubtful = job.doubtful or verdicts.HARNESS_ERROR in verdict.statuses
         if self.cache is not None and not doubtful and not callable(job.submission.checker):
             self.to_store[job.key] = verdict
             if len(self.to_store) >= _STORED_AT_ONCE:

@@ -14,17 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 
-from inspect_ai.scorer import (
-    Score,
-    Scorer,
-    ScoreReducer,
-    Target,
-    mean,
-    score_reducer,
-    scorer,
-    stderr,
-    value_to_float,
-)
+from inspect_ai.scorer import Score, Scorer, ScoreReducer, Target, mean, score_reducer, scorer, stderr, value_to_float
 from inspect_ai.solver import TaskState
 
 from maxk.estimators import max_at_k
