@@ -23,7 +23,7 @@ import pytest
 from honest_programs import PROGRAMS as HONEST
 
 from maxk.errors import UserError
-from maxk.grading import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache, checkers, event_loop, pool
+from maxk.grading import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache, pool
 from maxk.grading.comparison import output_digest
 from maxk.grading.planning import plan
 from maxk.grading.pool import Server
@@ -204,11 +204,6 @@ print(1)
 """
 
 
-def limit_checkers(monkeypatch: pytest.MonkeyPatch, limits: Limits) -> None:
-    for module in (event_loop, checkers):
-        monkeypatch.setattr(module, "CHECKER_LIMITS", limits)
-
-
 @pytest.mark.parametrize(
     ("program", "checker", "expected"),
     [
@@ -225,7 +220,7 @@ def limit_checkers(monkeypatch: pytest.MonkeyPatch, limits: Limits) -> None:
 def test_a_sound_checker_decides(
     grader: Grader, program: str, checker: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_checkers(monkeypatch, Limits(cpu_s=2, wall_s=60))
+    monkeypatch.setattr("maxk.grading.verdicts.CHECKER_LIMITS", Limits(cpu_s=2, wall_s=60))
     limits = Limits(cpu_s=0.4)
     [verdict] = grader.grade([Submission(program, [("in", "3 4")] * 2, limits, CheckerProgram(checker))])
     assert verdict.statuses == (expected,) * 2
@@ -245,7 +240,7 @@ def test_a_sound_checker_decides(
 def test_a_checker_that_does_not_accept_the_expected_output_is_a_harness_error(
     checker: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_checkers(monkeypatch, Limits(cpu_s=0.5, memory_mb=256, wall_s=60))
+    monkeypatch.setattr("maxk.grading.verdicts.CHECKER_LIMITS", Limits(cpu_s=0.5, memory_mb=256, wall_s=60))
     submissions = [
         Submission(f"print({a}, 4)", [("in", "3 4")], None, CheckerProgram(checker)) for a in (3, 5, "'nonsense'")
     ]
@@ -270,7 +265,7 @@ def test_a_checker_is_validated_once_per_test() -> None:
 def test_a_checker_that_waits_is_run_again_then_given_up(checker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped by the wall clock with CPU time to spare: a busy machine, or the checker's fault, never the program's."""
     waits = checker.replace("while a == 99: pass", "import time; time.sleep(60 * (a == 99))")
-    limit_checkers(monkeypatch, Limits(cpu_s=5, wall_s=1))
+    monkeypatch.setattr("maxk.grading.verdicts.CHECKER_LIMITS", Limits(cpu_s=5, wall_s=1))
     with Grader(workers=1) as grader:
         [verdict] = grader.grade([Submission("print(99, 4)", [("in", "3 4")], None, CheckerProgram(waits))])
         assert verdict.statuses == ("harness_error",)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 
+from maxk.grading import verdicts
 from maxk.grading.confined.wire import RAN
 from maxk.grading.keys import key_of_validation
 from maxk.grading.pool import Check, Run, Task, Validation
-from maxk.grading.verdicts import CHECKER_LIMITS, FAILURES, HARNESS_ERROR, PASSED, WRONG_ANSWER
 
 ATTEMPTS = 2
 _REMEMBERED = 1 << 12  # validations
@@ -38,35 +38,35 @@ class Checkers:
             self._running[key].waiting.append(check)
         elif key not in self._known:
             expected = test[1].encode(errors="surrogatepass")
-            validation = Validation(check.job, check.test, expected, CHECKER_LIMITS, check.source, key=key)
+            validation = Validation(check.job, check.test, expected, verdicts.CHECKER_LIMITS, check.source, key=key)
             validation.waiting.append(check)
             self._running[key] = validation
             self._waiting.appendleft(validation)
         elif self._known[key]:
             self._faults[self._known[key]] += 1
-            self._decided(check, HARNESS_ERROR)
+            self._decided(check, verdicts.HARNESS_ERROR)
         else:
             self._waiting.appendleft(check)
 
     def take(self, check: Check, run: Run) -> None:
         accepted = run.outcome == RAN and _accepts(run.output())
-        if run.doubtful or run.outcome not in (RAN, *FAILURES):
+        if run.doubtful or run.outcome not in (RAN, *verdicts.FAILURES):
             check.attempts += 1
             if check.attempts < ATTEMPTS:
                 self._waiting.append(check)
             else:
                 self.give_up(check)
         elif isinstance(check, Validation):
-            self._validated(check, "" if accepted else FAILURES.get(run.outcome, "it rejects it"))
+            self._validated(check, "" if accepted else verdicts.FAILURES.get(run.outcome, "it rejects it"))
         else:
-            self._decided(check, PASSED if accepted else WRONG_ANSWER)
+            self._decided(check, verdicts.PASSED if accepted else verdicts.WRONG_ANSWER)
 
     def give_up(self, check: Check) -> None:
         if isinstance(check, Validation):
             self._validated(check, "it did not finish in two attempts")
         else:
             self._faults["a checker did not finish in two attempts"] += 1
-            self._decided(check, HARNESS_ERROR)
+            self._decided(check, verdicts.HARNESS_ERROR)
 
     def _validated(self, validation: Validation, fault: str) -> None:
         expected = validation.job.submission.tests[validation.test][1]
