@@ -225,8 +225,8 @@ MISTAKES = {
     ),
     "an unknown dataset to inspect": Mistake("maxk inspect mbpp", ("no dataset 'mbpp'", "known: pocket-contests")),
     "a picture of an unknown kind": Mistake(
-        "maxk power grpo base --difference 0.1 --plot power.svg",
-        ("--plot: expected a name that ends in .png or .pdf, got power.svg",),
+        "maxk compare a.csv b.csv --plot curves.svg",
+        ("--plot: expected a name that ends in .png or .pdf, got curves.svg",),
     ),
     "an unknown objective": Mistake(
         "maxk train grppo --seed 0", ("no objective 'grppo' (did you mean 'grpo'?)", "known: grpo")
