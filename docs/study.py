@@ -258,7 +258,7 @@ def training_groups(config: Config) -> Iterator[str]:
     yield from markdown.head(header)
     for name, means in found.items():
         differences = means[keys[1]] - found["grpo"][keys[1]] if "grpo" in found else []
-        by_seed = "–" if name == "grpo" else ", ".join(f"{one:+.3f}" for one in differences)
+        by_seed = "–" if name == "grpo" else ", ".join(markdown.number(one, "+.3f") for one in differences)
         error = next((f"{means[key].mean():.1%}" for key in ERRORS if key in means), "–")
         numbers = [f"{means[key].mean():.3f}" if key in means else "–" for key in keys[:5]]
         yield markdown.row([markdown.escape(config.label(name)), *numbers[:2], by_seed, *numbers[2:], error])

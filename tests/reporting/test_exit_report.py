@@ -53,7 +53,7 @@ def test_a_run_ends_with_its_result(
     exit_report.success(made.config)
     said = capsys.readouterr().err
     assert next(line.split() for line in said.splitlines() if line.strip().startswith("GRPO"))[:2] == ["GRPO", "0.320"]
-    assert "-0.100 [no spread]" in said
+    assert "−0.100 [no spread]" in said
     assert "…" not in said
     assert max(map(len, said.splitlines())) <= 80
     end = f"BoN mean has the highest mean max@128, 0.620. It is above the base model (+0.200 [no spread]). {ONE_SEED}"
@@ -66,7 +66,7 @@ def test_a_difference_whose_interval_holds_zero_is_not_decided(experiment: Calla
         made.score("grpo/seed0", dataset, [1.0, 0.0] * 6)
     said = said_of(made)
     assert said.startswith(
-        "GRPO has the highest mean max@128, 0.500. It is not distinguishable from the base model (+0.080 [-0."
+        "GRPO has the highest mean max@128, 0.500. It is not distinguishable from the base model (+0.080 [−0."
     )
     assert said.count("base model") == 1
 
@@ -79,8 +79,8 @@ def test_a_lead_over_the_second_is_told_beside_that_over_the_base_model(experime
     assert said.startswith(
         "BoN mean has the highest mean max@128, 0.560. It is not distinguishable from the second, GRPO ("
     )
-    assert "(+0.040 [-0." in said
-    assert " or the base model (+0.140 [-0." in said
+    assert "(+0.040 [−0." in said
+    assert " or the base model (+0.140 [−0." in said
     made = constant(experiment(), grpo=0.1, bon_mean=0.2)
     assert said_of(made) == (
         "BoN mean has the highest mean max@128, 0.620. It is above the second, GRPO (+0.100 [no spread]) and the "

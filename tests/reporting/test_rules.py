@@ -70,4 +70,4 @@ def test_what_is_compared_and_where() -> None:
     assert (one.reference, one.quantity) == ("c", "max@128")
     assert (two.reference, two.quantity) == ("b", "max@1")
     text = "\n".join(rules.to_markdown([two], LABELS, where=" and equal KL"))
-    assert text.startswith("- **Yes.** A − B at max@1 and equal KL: +0.100 \\[-0.900, +1.100], p = 0.02.")
+    assert text.startswith("- **Yes.** A − B at max@1 and equal KL: +0.100 \\[−0.900, +1.100], p = 0.02.")

@@ -33,7 +33,7 @@ def text_of(made: Experiment) -> str:
 def test_findings_follow_the_numbers(experiment: Callable[..., Experiment]) -> None:
     text = text_of(scored(experiment, grpo=-0.1, bon=0.2))
     assert "BoN mean has the highest mean max@128, 0.650. It is above the base model (+0.200 [no spread])." in text
-    assert "lowers max@1 (-0.100 [no spread]); lowers max@128" in text
+    assert "lowers max@1 (−0.100 [no spread]); lowers max@128" in text
     assert "Other policies against GRPO at max@128: above 1 (BoN mean), below none, undecided none." in text
 
 

@@ -173,5 +173,5 @@ def _cell(row: pd.Series) -> str:
         arrows = ["→↑↓"[int(np.sign(round(row[side], 3)))] for side in ("ours_change", "published_change")]
     text = f"{ours}{arrows[0]} · {row.published:.3f}{arrows[1]}"
     if pd.notna(row.difference):
-        text += f" ({row.difference:+.3f})"
+        text += f" ({markdown.number(row.difference, '+.3f')})"
     return f"**{text}**" if arrows[0] != arrows[1] else text

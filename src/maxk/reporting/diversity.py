@@ -191,7 +191,7 @@ def _cells(row: dict[str, Any], k: int) -> Iterator[str]:
 
 
 def _number(value: float, form: str) -> str:
-    return "–" if pd.isna(value) else f"{value:{form}}"
+    return "–" if pd.isna(value) else markdown.number(value, form)
 
 
 def _k(value: float) -> str:

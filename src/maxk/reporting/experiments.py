@@ -323,7 +323,7 @@ def _errors(findings: Findings) -> Iterator[str]:
 
 def _markdown_cells(row: Mapping[str, Any], findings: Findings) -> list[str]:
     def plain(key: str) -> str:
-        return "–" if pd.isna(row[key]) else f"{row[key]:.3f}"
+        return "–" if pd.isna(row[key]) else markdown.number(row[key], ".3f")
 
     mark = " ✓" if row["chosen"] == "yes" else ""
     estimates = [markdown.of_row(row, "max@1")]

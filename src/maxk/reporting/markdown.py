@@ -38,6 +38,12 @@ def below(lines: Sequence[str], notes: Iterable[str]) -> str:
     return "\n".join([*lines, "", *(line for note in notes for line in (escape(note), ""))]).rstrip() + "\n"
 
 
+def number(value: float, form: str) -> str:
+    """A number with the minus sign of the prose around it; a hyphen could be a dash."""
+    text = f"{value:{form}}"
+    return f"−{text[1:]}" if text.startswith("-") else text
+
+
 def interval(found: Estimate, level: float) -> str:
     """A mean of values in [0, 1] with its interval."""
     return with_ends(found.value, *found.interval(level, MEAN_BOUNDS))
@@ -46,9 +52,9 @@ def interval(found: Estimate, level: float) -> str:
 def with_ends(value: float, low: float, high: float, form: str = ".3f") -> str:
     """A value with the ends of its interval; without them for a single problem, or where all problems are equal."""
     if math.isnan(low):
-        return f"{value:{form}}"
-    ends = "no spread" if high - low < _WIDTH else f"{low:{form}}, {high:{form}}"
-    return f"{value:{form}} [{ends}]"
+        return number(value, form)
+    ends = "no spread" if high - low < _WIDTH else f"{number(low, form)}, {number(high, form)}"
+    return f"{number(value, form)} [{ends}]"
 
 
 def of_row(row: Mapping[str, Any], key: str, form: str = ".3f") -> str:

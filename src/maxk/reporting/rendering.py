@@ -131,7 +131,7 @@ def _test_notes(scores: Scores, config: Config, tests: Mapping[str, Row]) -> Ite
     differing = {header: int(test["problems"] - test["zero_differences"]) for header, test in tests.items()}
     listed = "; ".join(
         f"{header} {scores.labels[test['reference']]}, p = {markdown.p_value(test['p_wilcoxon_holm'])}, "
-        f"r = {test['rank_biserial']:.2f}, {differing[header]} of {test['problems']}"
+        f"r = {markdown.number(test['rank_biserial'], '.2f')}, {differing[header]} of {test['problems']}"
         for header, test in tests.items()
     )
     if any(_significant(test, config) for test in tests.values()):
@@ -234,6 +234,7 @@ _LATEX = {
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
+    "−": "$-$",
     **{c: f"\\{c}" for c in "&%$#_{}"},
 }
 

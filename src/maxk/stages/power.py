@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from maxk.errors import UserError
-    from maxk.reporting import estimates, power
+    from maxk.reporting import estimates, markdown, power
     from maxk.reporting.load import load
 
     if min(*args.problems, *args.seeds) < 2:
@@ -38,5 +38,6 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"no quantity {quantity!r}; there are {', '.join(estimates.quantities(scores))}")
     parts = power.with_seed_sd(power.components(scores, args.policies, dataset, quantity), args.seed_sd)
     frame = power.table(parts, args.difference, args.problems, args.seeds)
-    title = f"Power for {' and '.join(args.policies)}: {args.difference:+g} of {quantity} on {dataset}"
+    difference = markdown.number(args.difference, "+g")
+    title = f"Power for {' and '.join(args.policies)}: {difference} of {quantity} on {dataset}"
     print(power.to_markdown(parts, frame, title), end="")
