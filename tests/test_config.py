@@ -32,6 +32,22 @@ FAULTS = {
         {"objectives": {"a": {"type": "grpo", "training": {"lerning_rate": 1}}}},
         ["objectives.a.training.lerning_rate", "did you mean 'learning_rate'"],
     ),
+    "an empty key": ({"training": {"": 2}}, ["training.'': unknown key; allowed: datasets, epochs"]),
+    "an empty key of an objective": (
+        {"objectives": {"a": {"type": "grpo", "training": {"": 2}}}},
+        ["objectives.a.training.'': unknown key; allowed: datasets, epochs"],
+    ),
+    "an empty name": ({"objectives": {"": {"type": "grpo"}}}, ["objectives.'': expected the form", "got ''"]),
+    "no key": ({"training": {None: 2}}, ["training.None: keys should be strings, got None"]),
+    "a key with an empty part": (
+        {"training": {"epochs.": 2}},
+        ["training.'epochs.': unknown key (did you mean 'epochs'?)"],
+    ),
+    "a key with dots": ({"training.epochs": 2}, ["'training.epochs': unknown key; nest it: `training: {epochs: …}`"]),
+    "a key with more dots": (
+        {"objectives.grpo.k": 2},
+        ["'objectives.grpo.k': unknown key; nest it: `objectives: {grpo: {k: …}}`"],
+    ),
     "renamed key": (
         {"training": {"microbatch_completions": 8}},
         ["training.microbatch_completions: renamed to per_device_batch_size"],
@@ -323,6 +339,20 @@ def test_scalars_of_the_command_line_are_texts(defaults: dict) -> None:
     assert one_objective(defaults, as_text) == one_objective(defaults, yaml.safe_load(text))
     schedule = {"type": "bon_loo1", "k": {"schedule": "linear", "start": "4", "end": "1"}}
     assert one_objective(defaults, schedule).objectives["a"].objective.ks == (1, 2, 3, 4)
+
+
+def test_a_null_of_the_command_line_is_one_everywhere(defaults: dict) -> None:
+    """Even where a text is allowed, such as a revision."""
+    text = "{base: {source: hub, model: null-model, revision: null}, training: {lora: null, epochs: 2}}"
+    as_text = yaml.load(text, Loader=yaml.BaseLoader)
+    assert as_text["base"]["revision"] == "null"
+    read = configuration.with_nulls(as_text)
+    assert read == {
+        "base": {"source": "hub", "model": "null-model", "revision": None},
+        "training": {"lora": None, "epochs": "2"},
+    }
+    given = configuration.parse(configuration.overlay(defaults, read))
+    assert given == configuration.parse(configuration.overlay(defaults, yaml.safe_load(text)))
 
 
 def test_what_an_objective_is_trained_with_is_what_differs_from_its_defaults(defaults: dict) -> None:

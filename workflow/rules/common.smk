@@ -47,7 +47,9 @@ with user_errors():
     for path in workflow.configfiles:  # Snakemake takes the last of two equal keys
         configuration.read_yaml(path)
     CONFIG = configuration.parse(
-        configuration.overlay(configuration.read_yaml(DEFAULTS), config)
+        configuration.overlay(
+            configuration.read_yaml(DEFAULTS), configuration.with_nulls(config)
+        )
     )
 
 OUT = CONFIG.layout

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from maxk.config.base import Architecture, HubBase, PretrainedBase
 from maxk.config.experiment import RESERVED, Config
-from maxk.config.loading import DEFAULTS, defaults, experiment, load, overlay, parse, read_yaml
+from maxk.config.loading import DEFAULTS, defaults, experiment, load, overlay, parse, read_yaml, with_nulls
 from maxk.config.objectives import Experiment, Objective, Rule
 from maxk.config.report import Report, Tracking
 from maxk.config.sampling import Sampling, Vllm
@@ -46,4 +46,5 @@ __all__ = [
     "overlay",
     "parse",
     "read_yaml",
+    "with_nulls",
 ]

@@ -71,6 +71,12 @@ def overlay(defaults: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
     return merged
 
 
+def with_nulls(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What Snakemake's `--config` gives, with its nulls: it reads values within a mapping as text."""
+    values = {key: with_nulls(value) if isinstance(value, Mapping) else value for key, value in content.items()}
+    return {key: None if value == "null" else value for key, value in values.items()}
+
+
 def parse(content: Mapping[str, Any]) -> Config:
     """A validated configuration. Raises UserError naming every key at fault, in one line."""
     try:

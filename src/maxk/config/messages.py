@@ -27,6 +27,7 @@ _PLAIN = {
     "int_parsing": "expected an integer",
     "int_type": "expected an integer",
     "int_from_float": "expected an integer",
+    "string_pattern_mismatch": "expected the form {pattern}",
     "union_tag_not_found": "needs the key {discriminator}",
 }
 
@@ -55,7 +56,7 @@ def _some(keys: Sequence[str]) -> str:
 
 def explain(error: ErrorDetails, prefix: str = "") -> str:
     """One pydantic error as `key: what is wrong, what was got`."""
-    key = prefix + ".".join(str(part) for part in _without_source(error["loc"]) if part != "[key]")
+    key = prefix + ".".join(_part(part) for part in _without_source(error["loc"]) if part != "[key]")
     if isinstance(error["input"], UnknownKey):
         return _unknown(key, str(error["loc"][-1]), error["input"].allowed)
     message = error["msg"].removeprefix("Value error, ")
@@ -67,7 +68,15 @@ def explain(error: ErrorDetails, prefix: str = "") -> str:
     return f"{key}: {message}, got {error['input']!r}"
 
 
+def _part(part: Any) -> str:
+    """A part of a key; quoted where it could not be told from its neighbours: an empty one, or one with dots."""
+    return repr(part) if part == "" or "." in str(part) else str(part)
+
+
 def _unknown(key: str, name: str, allowed: Sequence[str]) -> str:
+    first, *inner = name.split(".")
+    if first in allowed and all(inner) and inner:
+        return f"{key}: unknown key; nest it: `{first}: {{{': {'.join(inner)}: …{'}' * len(inner)}`"
     if renamed := next((new for old, new in RENAMED.items() if f".{key}".endswith(f".{old}")), None):
         return f"{key}: renamed to {renamed}"
     return f"{key}: unknown key{suggest(name, allowed)}; allowed: {', '.join(allowed)}"

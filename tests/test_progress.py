@@ -1,0 +1,68 @@
+"""Long work says how far it is, also while it completes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from maxk import cli
+from maxk.progress import Progress
+
+
+def test_a_program_that_loops_has_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("maxk.progress.STILL_AFTER_S", 0.3)
+    problem = {"problem_id": "loops", "tests": [{"stdin": "", "expected": "1"}], "time_limit_s": 2}
+    sample = {"problem_id": "loops", "program": "while True: pass"}
+    for name, row in {"problems": problem, "samples": sample}.items():
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+    assert cli.main(["grade", str(tmp_path / "problems.jsonl"), str(tmp_path / "samples.jsonl")]) == 0
+    said = capsys.readouterr().err
+    still = re.findall(r"^grade: 0/1 in 00:0(\d), nothing new for 00:0(\d)$", said, re.MULTILINE)
+    assert len(still) >= 4, said
+    assert still[-1][0] >= "1"
+    assert said.index("nothing new") < said.index("grade: 1/1 in 00:0")
+
+
+def test_silence_is_counted_from_the_last_completed_item(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("maxk.progress.STILL_AFTER_S", 60.0)
+    now = [100.0]
+    monkeypatch.setattr("maxk.progress.time.monotonic", lambda: now[0])
+    with Progress(8, "work", done=2) as progress:
+        now[0] += 600
+        progress.advance(3)
+        assert progress.due_s(60.0) <= 60.0
+        now[0] += 45
+        progress.still()
+        assert progress.due_s(60.0) == 60.0
+    assert "work: 5/8 in 00:00, nothing new for 00:45\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ends", [Progress.close, lambda progress: None], ids=["closed", "dropped"])
+def test_nothing_is_said_of_work_that_has_ended(
+    ends: Callable[[Progress], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An exception may drop it unclosed."""
+    monkeypatch.setattr("maxk.progress.STILL_AFTER_S", 0.05)
+    progress = Progress(8, "work")
+    [watch] = watches()
+    ends(progress)
+    del progress
+    watch.join(timeout=5)
+    assert not watches()
+    capsys.readouterr()
+    time.sleep(0.2)
+    assert capsys.readouterr().err == ""
+
+
+def watches() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if "_watch" in one.name]
