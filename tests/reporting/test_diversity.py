@@ -133,7 +133,7 @@ def test_clusters_are_shown_by_k(made: Experiment) -> None:
     path = verdicts(made, 0, columns | {"outputs": [[str(i % 2), "z"] for i in range(N)]})
     made.score("grpo/seed0", "easy", passes(0, 0, N, N), inputs={"verdicts/0": files.digest(path)})
     write_statistics(made)
-    long = diversity.outputs_by_k(made.config)
+    long = diversity.outputs_by_k(load(made.config), made.config)
     assert long[["policy", "k"]].values.tolist() == [["grpo", 1], ["grpo", 2], ["grpo", 128]]
     both = 1 - 2 * math.comb(N // 2, 2) / math.comb(N, 2)
     np.testing.assert_allclose(long["mean"], [1, 1 + both, 2], atol=1e-4)

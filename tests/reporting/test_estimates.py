@@ -170,7 +170,7 @@ def test_files_are_tidy_and_reproducible(experiment: Make) -> None:
         write_statistics(made)
         texts.append([Path(f"results/{name}.csv").read_bytes() for name in ("statistics", "paired_tests")])
     assert texts[0] == texts[1]
-    table, paired = estimates.read(made.config)
+    table, paired = estimates.read(load(made.config), made.config)
     assert len(table) == 3 * 3 * 2 * 3  # policies × (datasets + mean) × metrics × ks
     assert not table.duplicated(["policy", "dataset", "metric", "k"]).any()
     assert table["mean"].between(table.low, table.high).all()

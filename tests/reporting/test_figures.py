@@ -192,9 +192,7 @@ def test_the_mean_over_one_dataset_is_called_by_its_name(experiment: Callable[..
 
 
 def test_without_statistics_the_command_that_makes_them_is_named(small: Experiment) -> None:
-    with pytest.raises(
-        UserError, match=r"statistics.csv: no such file; make it: `snakemake --cores all results/statistics.csv`"
-    ):
+    with pytest.raises(UserError, match=r"missing statistics.csv, paired_tests.csv; make them: `maxk table statistics"):
         figures.inputs(load(small.config), small.config)
 
 

@@ -14,19 +14,21 @@ from made_up import Experiment
 from maxk.artifacts import files
 from maxk.artifacts.records import Policy
 from maxk.errors import UserError
-from maxk.reporting import figures, report, tables
+from maxk.reporting import experiments, figures, report, tables, written
 from maxk.reporting.load import load
 
 PNG = b"\x89PNG a figure"
 
 
-def written(made: Experiment) -> Experiment:
+def drawn(made: Experiment) -> Experiment:
     """With all tables, and stand-ins for the figures."""
     scores = load(made.config)
     for table in tables.tables(made.config).values():
         table.write(scores, made.config)
-    for name in figures.figures(made.config):
-        Path(made.config.layout.figure(name)).write_bytes(PNG + name.encode())
+    paths = {name: made.config.layout.figure(name) for name in figures.figures(made.config)}
+    for name, path in paths.items():
+        Path(path).write_bytes(PNG + name.encode())
+    written.record(made.config.layout, list(paths.values()), scores)
     return made
 
 
@@ -66,7 +68,7 @@ class Tree(HTMLParser):
 def test_it_opens_on_the_result_and_ends_with_the_jobs(small: Experiment) -> None:
     files.write_text(small.config.layout.benchmark("train", "a"), "s\tcpu_time\n2.0\t1.5\n")
     files.write_text(small.config.layout.benchmark("train", "b"), "s\tcpu_time\n3.0\tNA\n")
-    html = page(written(small))
+    html = page(drawn(small))
     said = text(html)
     sections = (f'id="{name}"' for name in ("findings", "limits", "figures", "tables", "run", "graph"))
     order = [html.index(mark) for mark in ('class="result"', "<table>", "data:image/png", *sections)]
@@ -79,7 +81,7 @@ def test_it_opens_on_the_result_and_ends_with_the_jobs(small: Experiment) -> Non
 
 
 def test_it_is_sound_html_that_needs_nothing_beside_it(small: Experiment) -> None:
-    tree = Tree(page(written(small)))
+    tree = Tree(page(drawn(small)))
     assert tree.open == []
     assert len(set(tree.ids)) == len(tree.ids)
     for target in tree.targets:
@@ -88,7 +90,7 @@ def test_it_is_sound_html_that_needs_nothing_beside_it(small: Experiment) -> Non
 
 
 def test_it_holds_every_figure_and_table(small: Experiment) -> None:
-    tree = Tree(page(written(small)))
+    tree = Tree(page(drawn(small)))
     held = {target.partition(";base64,")[2] for target in tree.targets}
     for name, one in figures.figures(small.config).items():
         assert base64.b64encode(PNG + name.encode()).decode() in held, name
@@ -104,7 +106,7 @@ def test_it_says_what_was_run(small: Experiment) -> None:
     files.write_json(layout.funnel("easy"), {"drawn": 9, "test": 4})
     for policy, torch in (("base", "2.1"), ("grpo/seed0", "2.2")):
         files.write_policy(layout.policy(policy), Policy(policy, policy, "m", None, {}, {"torch": torch}))
-    said = text(page(written(small)))
+    said = text(page(drawn(small)))
     for fact in (
         "easy: drawn 9 → test 4",
         "torch 2.1 and 2.2",
@@ -123,7 +125,8 @@ def test_experiments_that_were_made_are_shown(experiment: Callable[..., Experime
     made.score_all({"base": {"easy": [0.0, 0.5], "hard": [0.5, 1.0]}})
     for suffix, content in (("csv", "policy\n"), ("md", "**study**\n\n| a |\n| :--- |\n| 1 |\n"), ("png", "figure")):
         files.write_text(made.config.layout.experiment("study", suffix), content)
-    html = page(written(made))
+    written.record(made.config.layout, [made.config.layout.experiment("study", s) for s in ("csv", "md", "png")], None)
+    html = page(drawn(made))
     assert 'id="study"' in html
     assert "Is &lt;k&gt; too high?" in html
     assert 'id="other"' not in html
@@ -131,7 +134,7 @@ def test_experiments_that_were_made_are_shown(experiment: Callable[..., Experime
 
 def test_a_base_model_alone_has_a_useful_report(experiment: Callable[..., Experiment]) -> None:
     made = experiment(objectives={}).score_all({"base": {"easy": [0.0, 1.0], "hard": [1.0, 1.0]}})
-    html = page(written(made))
+    html = page(drawn(made))
     said = text(html)
     assert "Base model: max@1 0.750 [" in said
     assert "nothing was trained" in said
@@ -145,7 +148,7 @@ def test_names_of_users_are_text(experiment: Callable[..., Experiment]) -> None:
     label, model = "<script>A & B&lt;", "<script>/_m_"
     made = experiment(base={"source": "hub", "model": model}, objectives={"grpo": {"type": "grpo", "label": label}})
     made.score_all({"base": {"easy": [0.0], "hard": [0.5]}, "grpo/seed0": {"easy": [0.5], "hard": [0.5]}})
-    html = page(written(made))
+    html = page(drawn(made))
     assert "<script" not in html
     assert "&lt;script&gt;A &amp; B&amp;lt; has the highest mean" in html  # from the template
     assert "&lt;script&gt;A &amp; B&amp;lt;</td>" in html  # from Markdown
@@ -153,27 +156,54 @@ def test_names_of_users_are_text(experiment: Callable[..., Experiment]) -> None:
 
 
 def test_what_is_missing_is_one_line(small: Experiment) -> None:
-    written(small)
+    drawn(small)
     layout = small.config.layout
     for path in (layout.figure("training"), layout.figure("ratios")):
         Path(path).unlink()
     with pytest.raises(UserError) as error:
         page(small)
-    drawn = "`maxk figure all --config results/config.json`"
-    assert str(error.value) == f"results: missing training.png, ratios.png; make them: {drawn}"
+    said = "`maxk figure training ratios --config results/config.json`"
+    assert str(error.value) == f"results: missing training.png, ratios.png; make them: {said}"
     for path in (layout.table("table2", "md"), layout.table("table2", "tex"), layout.table("statistics")):
         Path(path).unlink()
     with pytest.raises(UserError) as error:
         page(small)
-    made = "`maxk table all --config results/config.json && maxk figure all --config results/config.json`"
-    assert (
-        str(error.value) == f"results: missing table2.md, statistics.csv, training.png, ratios.png; make them: {made}"
+    made = "maxk table table2 statistics --config results/config.json"
+    missing = "table2.md, statistics.csv, training.png, ratios.png"
+    assert str(error.value) == f"results: missing {missing}; make them: `{made} && {said[1:]}"
+
+
+def test_what_was_cut_short_or_edited_is_refused(small: Experiment) -> None:
+    layout = drawn(small).config.layout
+    whole = Path(layout.table("table3")).read_bytes()
+    Path(layout.table("table3")).write_bytes(whole[: len(whole) // 2])
+    edited = Path(layout.table("table2", "md"))
+    edited.write_text(edited.read_text().replace("0.500", "0.900"))
+    Path(layout.figure("training")).write_bytes(PNG)
+    with pytest.raises(UserError) as error:
+        page(small)
+    assert str(error.value) == (
+        "results: not as written (cut short, edited, or by another version) table2.md, table3.csv, training.png; make "
+        "them: `maxk table table2 table3 --config results/config.json && "
+        "maxk figure training --config results/config.json`"
     )
+    page(drawn(small))
+
+
+def test_an_experiment_that_was_edited_is_refused(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(experiments={"study": {"question": "?", "policies": ["grpo"], "reference": "grpo"}})
+    made.score_all({"base": {"easy": [0.0], "hard": [0.5]}, "grpo/seed0": {"easy": [0.5], "hard": [0.5]}})
+    experiments.write("study", made.config)
+    page(drawn(made))
+    table = Path(made.config.layout.experiment("study", "md"))
+    table.write_text(table.read_text().replace("0.500", "0.900"))
+    with pytest.raises(UserError, match=r"by another version\) study.md; make them: `maxk experiment study --config"):
+        page(made)
 
 
 def test_it_names_the_seeds_that_have_scores(experiment: Callable[..., Experiment]) -> None:
     made, constant = experiment(seeds=[0, 1, 2]), {"easy": [0.0, 0.5], "hard": [0.5, 1.0]}
     made.score_all(dict.fromkeys(("base", "grpo/seed0", "bon_mean/seed0"), constant))
-    said = text(page(written(made)))
+    said = text(page(drawn(made)))
     assert "training seeds 0 (of 3 configured)" in said
     assert "0, 1, 2" not in said.partition("headline_k")[0]

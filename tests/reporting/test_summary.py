@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from made_up import Experiment, write_statistics
 
+from maxk import cli
 from maxk.errors import UserError
 from maxk.reporting import summary
 from maxk.reporting.load import load
@@ -97,9 +98,33 @@ def test_policies_with_different_numbers_of_seeds_are_told_apart(experiment: Cal
 
 
 def test_without_statistics_the_command_that_makes_them_is_named(small: Experiment) -> None:
-    with pytest.raises(
-        UserError, match=r"statistics.csv: no such file; make it: `snakemake --cores all results/statistics.csv`"
-    ):
+    said = r"missing statistics.csv, paired_tests.csv; make them: `maxk table statistics paired_tests --config results/"
+    with pytest.raises(UserError, match=said):
+        summary.write(load(small.config), small.config)
+
+
+@pytest.mark.parametrize("name", ["statistics", "paired_tests"])
+@pytest.mark.parametrize("change", [lambda text: text[: len(text) // 2], lambda text: text.replace("0.5", "0.9")])
+def test_statistics_that_were_cut_short_or_edited_are_refused(
+    name: str, change: Callable[[str], str], small: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_statistics(small)
+    path = Path("results", f"{name}.csv")
+    path.write_text(change(path.read_text()))
+    for command in ("summary", "figure max_at_k"):
+        capsys.readouterr()
+        assert cli.main(command.split()) == 2
+        said = f"results: not as written (cut short, edited, or by another version) {name}.csv; make them: `maxk table"
+        [line] = capsys.readouterr().err.splitlines()
+        assert line == f"maxk {command.split()[0]}: {said} {name} --config results/config.json`"
+    assert cli.main(["table", name]) == cli.main(["summary"]) == 0
+
+
+def test_statistics_of_other_scores_are_refused(small: Experiment) -> None:
+    write_statistics(small)
+    small.score("grpo/seed0", "hard", [0.0, 0.5, 0.25, 0.25])
+    said = r"results: made from other scores statistics.csv, paired_tests.csv; make them: `maxk table statistics paired"
+    with pytest.raises(UserError, match=said):
         summary.write(load(small.config), small.config)
 
 

@@ -112,6 +112,11 @@ class Layout:
         return f"{self.root}/{name}.{suffix}"
 
     @property
+    def written(self) -> str:
+        """Digests of tables and figures as they were written, and of the scores that they were made from."""
+        return f"{self.root}/logs/written.json"
+
+    @property
     def report(self) -> str:
         """The whole run as one HTML page that needs no network."""
         return f"{self.root}/report.html"

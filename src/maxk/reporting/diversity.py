@@ -30,7 +30,7 @@ from maxk.config import Config
 from maxk.errors import UserError
 from maxk.estimators import max_at_k, selected_at_k
 from maxk.evaluation.clusters import by_first_test, distinct_outputs, distinct_programs
-from maxk.reporting import estimates, markdown
+from maxk.reporting import estimates, markdown, written
 from maxk.reporting.load import Cell, Scores
 from maxk.statistics import Floats
 
@@ -142,11 +142,13 @@ def scored_verdicts(config: Config, policy: str, dataset: str) -> list[str]:
     return found
 
 
-def outputs_by_k(config: Config) -> pd.DataFrame:
-    """Expected distinct outputs from diversity.csv, one row per policy, dataset and k. Raises UserError without it."""
+def outputs_by_k(scores: Scores, config: Config) -> pd.DataFrame:
+    """Expected distinct outputs from diversity.csv, one row per policy, dataset and k.
+
+    Raises UserError unless `maxk table` wrote it of these scores.
+    """
     path = config.layout.table("diversity")
-    if not Path(path).exists():
-        raise files.absent(path)
+    written.require(config.layout, [path], scores)
     frame = pd.read_csv(path)
     columns = {f"outputs_at_{k}": k for k in ks_of(frame)}
     long = frame.rename(columns=columns).melt(["policy", "dataset"], list(columns.values()), "k", "mean")

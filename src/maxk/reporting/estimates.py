@@ -19,11 +19,10 @@ import numpy as np
 import pandas as pd
 
 from maxk import statistics
-from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Report
 from maxk.progress import track
-from maxk.reporting import MEAN
+from maxk.reporting import MEAN, written
 from maxk.reporting.load import Scores
 from maxk.statistics import Floats, SignedRank
 
@@ -57,12 +56,11 @@ def _differences(scores: Scores, report: Report, roles: Roles) -> pd.DataFrame:
     return frame
 
 
-def read(config: Config) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`means` and `differences` as `maxk table` wrote them. Raises UserError if it has not."""
-    try:
-        means, differences = (pd.read_csv(config.layout.table(name)) for name in ("statistics", "paired_tests"))
-    except FileNotFoundError as error:
-        raise files.absent(error.filename) from None
+def read(scores: Scores, config: Config) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`means` and `differences` as `maxk table` wrote them of these scores. Raises UserError if it has not."""
+    paths = [config.layout.table(name) for name in ("statistics", "paired_tests")]
+    written.require(config.layout, paths, scores)
+    means, differences = map(pd.read_csv, paths)
     return means, differences
 
 

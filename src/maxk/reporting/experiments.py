@@ -28,7 +28,7 @@ from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, Experiment
 from maxk.config.messages import brief
-from maxk.reporting import MEAN, estimates, markdown, matched, rules, style, training_log, votes
+from maxk.reporting import MEAN, estimates, markdown, matched, rules, style, training_log, votes, written
 from maxk.reporting.load import Scores, load
 from maxk.reporting.rendering import to_csv
 from maxk.statistics import Floats
@@ -59,6 +59,7 @@ def write(name: str, config: Config) -> list[str]:
         files.write_text(paths[0], to_csv(frame))
         files.write_text(paths[1], text)
         style.save(drawing, paths[2:])
+    written.record(config.layout, paths, None)
     return paths
 
 

@@ -85,16 +85,17 @@ def inputs(scores: Scores, config: Config) -> Inputs:
     """Reads what figures are drawn from. Raises UserError if the tables of statistics are missing."""
     from maxk.reporting import estimates, style
 
-    return Inputs(config, scores, *estimates.read(config), style.looks(config))
+    return Inputs(config, scores, *estimates.read(scores, config), style.looks(config))
 
 
 def write(declared: Figure, given: Inputs) -> list[str]:
     """Draws a figure and writes its files; returns their paths."""
-    from maxk.reporting import style
+    from maxk.reporting import style, written
 
     paths = [given.config.layout.figure(declared.name, suffix) for suffix in SUFFIXES]
     with style.applied():
         style.save(declared.draw(given), paths)
+    written.record(given.config.layout, paths, given.scores)
     return paths
 
 
@@ -332,7 +333,7 @@ def figure2(given: Inputs) -> matplotlib.figure.Figure:
 def clusters(given: Inputs) -> matplotlib.figure.Figure:
     from maxk.reporting import diversity, style
 
-    outputs = diversity.outputs_by_k(given.config)
+    outputs = diversity.outputs_by_k(given.scores, given.config)
     if outputs.empty:
         return style.message("No verdicts with outputs: remove results/…/verdicts and run again.")
     return _by_dataset(given, outputs, "distinct outputs", bands=False, facet_kws={"sharey": False})

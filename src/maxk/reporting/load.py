@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maxk.artifacts import files, records
+from maxk.artifacts.digests import digest_of
 from maxk.artifacts.paths import BASE, command, policy_name
 from maxk.artifacts.provenance import require_equal
 from maxk.artifacts.records import Provenance
@@ -69,6 +70,7 @@ class Scores:
     labels: Mapping[str, str]
     cells: Mapping[tuple[str, str], Cell]
     absences: tuple[Absence, ...]
+    digest: str  # of the score files
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -192,6 +194,7 @@ def load(config: Config) -> Scores:
         labels=labels,
         cells=cells,
         absences=tuple(absences),
+        digest=digest_of(consistent.read_files),
     )
 
 
@@ -201,6 +204,7 @@ class _Consistency:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._first: tuple[str, Provenance] | None = None
+        self.read_files: dict[str, str] = {}  # digests by path
         self._digests: dict[str, tuple[str, str | None]] = {}  # by input: the first file with it, and its digest
 
     @property
@@ -216,6 +220,7 @@ class _Consistency:
         for what, digest in _digests(policy, dataset, source):
             other, known = self._digests.setdefault(what, (path, digest))
             require_equal(other, {what: known}, path, {what: digest}, _REMEDY)
+        self.read_files[path] = files.digest(path)
         return files.read_table(path, records.SCORE)
 
     def _require_configured(self, path: str, policy: str, source: Provenance) -> None:

@@ -20,8 +20,7 @@ from markupsafe import Markup
 
 from maxk.artifacts import files
 from maxk.config import Config
-from maxk.errors import UserError
-from maxk.reporting import experiments, figures, lineage, summary, tables
+from maxk.reporting import experiments, figures, lineage, summary, tables, written
 from maxk.reporting.load import Scores
 
 MAIN_FIGURE = "max_at_k"
@@ -56,7 +55,7 @@ def write(scores: Scores, config: Config, revision: str | None) -> str:
 
 def to_html(scores: Scores, config: Config, revision: str | None) -> str:
     """The page. `revision` is that of the working tree, if it is one."""
-    _require(config)
+    _require(scores, config)
     environment = Environment(
         loader=PackageLoader("maxk.reporting", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -79,21 +78,18 @@ def to_html(scores: Scores, config: Config, revision: str | None) -> str:
     )
 
 
-def _require(config: Config) -> None:
-    """Raises UserError that names all tables and figures that are missing, and the command that makes them.
+def _require(scores: Scores, config: Config) -> None:
+    """Raises UserError unless all tables, figures and made experiments are as they were written."""
+    layout = config.layout
+    paths = [path for one in tables.tables(config).values() for path in one.paths(config) if not path.endswith(".tex")]
+    written.require(layout, [*paths, *(layout.figure(name) for name in figures.figures(config))], scores)
+    own = [layout.experiment(name, suffix) for name in _made(config) for suffix in ("csv", "md", "png")]
+    written.require(layout, own, None)
 
-    It makes them from the scores that there are: Snakemake would first finish a run that is not.
-    """
-    paths = [path for one in tables.tables(config).values() for path in one.paths(config)]
-    needed = {
-        "table": [path for path in paths if not path.endswith(".tex")],
-        "figure": [config.layout.figure(name) for name in figures.figures(config)],
-    }
-    missing = {kind: [path for path in paths if not Path(path).exists()] for kind, paths in needed.items()}
-    if any(missing.values()):
-        names = ", ".join(Path(path).name for paths in missing.values() for path in paths)
-        made = " && ".join(f"maxk {kind} all --config {config.layout.config}" for kind in missing if missing[kind])
-        raise UserError(f"{config.layout.root}: missing {names}; make them: `{made}`")
+
+def _made(config: Config) -> list[str]:
+    """The experiments that have been made."""
+    return [name for name in config.experiments if Path(config.layout.experiment(name, "csv")).exists()]
 
 
 def html(text: str) -> Markup:
@@ -135,24 +131,17 @@ def _sheets(config: Config) -> Iterator[Sheet]:
 
 def _experiments(config: Config) -> Iterator[tuple[Sheet, str]]:
     """Table and figure of the experiments that have been made."""
-    for name, experiment in config.experiments.items():
+    for name in _made(config):
         csv, text, png = (config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png"))
-        if Path(csv).exists():
-            yield _sheet(name, experiment.question, experiments.CAPTION, csv, text), _data(png, "image/png")
+        question = config.experiments[name].question
+        yield _sheet(name, question, experiments.CAPTION, csv, text), _data(png, "image/png")
 
 
 def _sheet(name: str, title: str, caption: str, csv: str, text: str | None) -> Sheet:
     """`text` is a Markdown file whose first line is its title."""
-    body = html(_read(text).decode().partition("\n")[2]) if text else Markup()
+    body = html(Path(text).read_text(encoding="utf-8").partition("\n")[2]) if text else Markup()
     return Sheet(name, title, html(caption), body, _data(csv, "text/csv"))
 
 
 def _data(path: str, kind: str) -> str:
-    return f"data:{kind};base64,{b64encode(_read(path)).decode()}"
-
-
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        raise files.absent(path) from None
+    return f"data:{kind};base64,{b64encode(Path(path).read_bytes()).decode()}"

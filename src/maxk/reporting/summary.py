@@ -60,7 +60,7 @@ def to_markdown(scores: Scores, config: Config) -> str:
 
 def summarise(scores: Scores, config: Config) -> Summary:
     """The parts of the summary. Raises UserError if the tables of statistics are missing."""
-    means, differences = estimates.read(config)
+    means, differences = estimates.read(scores, config)
     changes = differences[differences.dataset == MEAN]
     table = _table(scores, config, means, changes) if config.objectives else _by_dataset(scores, config, means)
     return Summary(

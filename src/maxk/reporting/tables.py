@@ -54,9 +54,11 @@ class Table:
     def write(self, scores: Scores, config: Config) -> list[str]:
         """Writes the files; returns their paths."""
         from maxk.artifacts import files
+        from maxk.reporting import written
 
         for path, text in zip(self.paths(config), self.render(scores, config), strict=True):
             files.write_text(path, text)
+        written.record(config.layout, self.paths(config), scores)
         return self.paths(config)
 
     def render(self, scores: Scores, config: Config) -> list[str]:

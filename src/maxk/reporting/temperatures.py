@@ -12,6 +12,7 @@ import pandas as pd
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.reporting import MEAN, estimates, markdown
+from maxk.reporting.load import load
 from maxk.reporting.rendering import to_csv
 
 NOTE = (
@@ -22,7 +23,7 @@ NOTE = (
 
 def write(configs: Mapping[float, Config], name: str) -> list[str]:
     """Writes NAME.csv and NAME.md from the statistics of every temperature; returns the lines of the latter."""
-    frame = table({temperature: estimates.read(config)[0] for temperature, config in configs.items()})
+    frame = table({temperature: estimates.read(load(config), config)[0] for temperature, config in configs.items()})
     text = markdown.below(list(lines(frame)), [NOTE])
     files.write_text(f"{name}.csv", to_csv(frame))
     files.write_text(f"{name}.md", text)
