@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -32,6 +33,19 @@ def test_weights_agree_with_exact_binomials(n):
             assert weights[i - 1] == pytest.approx(float(exact), rel=1e-12, abs=1e-300)
         assert not weights[: k - 1].any()
         assert weights.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_many_samples_keep_no_weights_in_memory():
+    """Those of 50 ks at n = 200,000 would be 80 MB; values are the closed forms w_n = k/n and w_{n-1}."""
+    tracemalloc.start()
+    for k in range(2, 52):
+        weights = best_of_k_weights(n := 200_000, k)
+        np.testing.assert_allclose(weights[-2:], [k / n * (n - k) / (n - 1), k / n], rtol=1e-12)
+        np.testing.assert_allclose(weights.sum(), 1, rtol=1e-9)
+    del weights
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 10e6
 
 
 def test_shapes_of_one_and_several_k():

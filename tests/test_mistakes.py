@@ -342,6 +342,16 @@ MISTAKES = {
             "maxk.training.pretrain.pretrain", RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
         ),
     ),
+    "memory that ran out in a comparison": Mistake(
+        "maxk compare samples.jsonl two=samples.jsonl",
+        ("maxk compare: memory ran out; give fewer problems or samples at once, or fewer --workers",),
+        lambda here: here.refuse("maxk.evaluation.systems.read_results", MemoryError()),
+    ),
+    "too many samples of a problem": Mistake(
+        "maxk compare counts.csv two=counts.csv",
+        ("counts.csv:2: at most 1000000 samples of a problem are allowed, got n = 1000001",),
+        lambda here: here.write("counts.csv", "problem,n,c\np,1000001,3\n"),
+    ),
     # ---- results
     "damaged scores": Mistake(
         "maxk table table2",

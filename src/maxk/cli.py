@@ -123,21 +123,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _reader_is_gone():
             return 128 + signal.SIGPIPE
-        if (reason := _reason(error)) is None:
+        if (reason := _reason(error, stage)) is None:
             raise
         print(f"maxk {stage}: {reason}", file=sys.stderr)
         return 2
     return int(status or 0)
 
 
-def _reason(error: Exception) -> str | None:
+def _reason(error: Exception, stage: str) -> str | None:
     """One line on an error that the user can fix; None for any other."""
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, ModuleNotFoundError):
         library = (error.name or "maxk").partition(".")[0]
         return None if library == "maxk" else missing_extra(_EXTRA_OF_LIBRARY.get(library, "pipeline"), library)
-    return resource_error(error)
+    alone = stage in COMMANDS["without the pipeline"]
+    return resource_error(error, *(["give fewer problems or samples at once, or fewer --workers"] if alone else []))
 
 
 def _name_the_user() -> None:

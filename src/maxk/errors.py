@@ -21,9 +21,10 @@ _AGAIN = "and run again: finished work is kept"
 _DISK = f"the disk is full; free some space {_AGAIN}"
 _READ_ONLY = f"the file system is read-only; mount it for writing or work in another folder, {_AGAIN}"
 _PERMISSION = f"no permission; fix the owner or the mode (`ls -l`) {_AGAIN}"
-_MEMORY = (
-    "memory ran out; lower training.per_device_batch_size, sampling.batch_tokens or verification.workers, "
-    f"or run fewer jobs at once, {_AGAIN}"
+_MEMORY = "memory ran out"
+LESS_MEMORY = (  # of a job of the pipeline
+    "lower training.per_device_batch_size, sampling.batch_tokens or verification.workers, or run fewer jobs at once, "
+    f"{_AGAIN}"
 )
 _OPEN_FILES = f"too many open files; raise the limit (`ulimit -n`) {_AGAIN}"
 
@@ -104,8 +105,16 @@ def lookup(known: Mapping[str, T], name: str, what: str) -> T:
     return known[name]
 
 
-def resource_error(error: BaseException) -> str | None:
-    """One line that says which resource the machine lacked and what to do, if that is why `error` was raised."""
+def resource_error(error: BaseException, less_memory: str = LESS_MEMORY) -> str | None:
+    """One line that says which resource the machine lacked and what to do, if that is why `error` was raised.
+
+    less_memory: what to do where memory ran out.
+    """
+    found = _resource_error(error)
+    return f"{found}; {less_memory}" if found and found.endswith(_MEMORY) else found
+
+
+def _resource_error(error: BaseException) -> str | None:
     if isinstance(error, PermissionError) and error.filename:
         return f"{error.filename}: {_PERMISSION}"
     seen: BaseException | None = error

@@ -105,15 +105,18 @@ def best_of_k_weights(n: Any, k: Any) -> Floats:
     n, k = int(_integers("n", n)), int(_integers("k", k))
     if not 1 <= k <= n:
         raise ValueError(f"k = {k} with n = {n} samples a problem; 1 ≤ k ≤ n is needed")
-    return _best_of_k_weights(n, k).copy()
+    return _remembered(n, k).copy() if n <= _REMEMBERED else _best_of_k_weights(n, k)
 
 
-@lru_cache(maxsize=512)  # all k of n = 256, and 40 MB at n = 10,000
 def _best_of_k_weights(n: int, k: int) -> Floats:
     i = np.arange(n, 1, -1)
     ratios = np.maximum(i - k, 0) / (i - 1)
     weights: Floats = k / n * np.cumprod(np.concatenate([[1.0], ratios]))
     return weights[::-1]
+
+
+_REMEMBERED = 10_000  # samples: 512 such weights are 40 MB
+_remembered = lru_cache(maxsize=512)(_best_of_k_weights)
 
 
 def _check_finite(rewards: Floats) -> None:

@@ -26,6 +26,7 @@ from maxk.estimators import Floats
 from maxk.evaluation.verdict_shards import is_parquet
 
 REWARDS, COUNTS = "rewards", "counts"
+MOST_SAMPLES = 10**6  # of a problem in a CSV file: every k takes time and memory in proportion
 
 
 @dataclass(frozen=True)
@@ -251,6 +252,8 @@ def _counts(path: Path) -> list[Seed]:
                     raise UserError(f"{where}: problem {name!r} is {'there twice' if name else 'no name'}")
                 if not 0 <= c <= n or n < 1:
                     raise UserError(f"{where}: expected 1 ≤ n and 0 ≤ c ≤ n, got n = {n}, c = {c}")
+                if n > MOST_SAMPLES:
+                    raise UserError(f"{where}: at most {MOST_SAMPLES} samples of a problem are allowed, got n = {n}")
                 problems[name] = Problem({1.0: c, 0.0: n - c})
     except (UnicodeDecodeError, csv.Error, OSError) as error:
         raise UserError(f"{path}: not a CSV file ({error})") from None
@@ -267,7 +270,7 @@ def _require_columns(path: Path, found: Sequence[str]) -> None:
 
 
 def _whole(where: str, column: str, text: str | None) -> int:
-    if text is None or not text.strip().isascii() or not text.strip().isdigit() or len(text) > 12:
+    if text is None or not text.strip().isascii() or not text.strip().isdigit() or len(text) > 4000:
         raise UserError(f"{where}: {column} must be a whole number, got {text!r}")
     return int(text)
 
