@@ -89,6 +89,31 @@ def test_it_is_sound_html_that_needs_nothing_beside_it(small: Experiment) -> Non
         assert not target.startswith("#") or target[1:] in tree.ids, target
 
 
+def test_a_phone_gets_the_main_table_two_columns_at_a_time(small: Experiment) -> None:
+    html = page(drawn(small))
+    wide, parts = (
+        html.split(f'<section class="table {name}">')[1].split("</section>")[0] for name in ("wide", "narrow")
+    )
+    [rows] = tables_of(wide)
+    first, second = tables_of(parts)
+    assert rows[0] == ["Policy", "max@1", "max@128", "max@128 − Base model", "max@128 − GRPO"]
+    assert [[*a, *b[1:]] for a, b in zip(first, second, strict=True)] == rows
+    assert [row[0] for row in first] == [row[0] for row in second] == ["Policy", "Base model", "GRPO", "BoN mean"]
+    assert re.search(r"0\.500 \[0\.\d+,\xa0", parts), "an interval would break in the middle"
+    assert parts.endswith(wide.rpartition("</table>")[2]), "the note"
+
+
+def tables_of(html: str) -> list[list[list[str]]]:
+    """Rows of cells of every table."""
+    return [
+        [
+            [cell.replace("\xa0", " ") for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
+            for row in table.split("<tr>")[1:]
+        ]
+        for table in html.split("<table>")[1:]
+    ]
+
+
 def test_it_holds_every_figure_and_table(small: Experiment) -> None:
     tree = Tree(page(drawn(small)))
     held = {target.partition(";base64,")[2] for target in tree.targets}

@@ -33,6 +33,16 @@ def head(names: Sequence[str], words: int = 1) -> list[str]:
     return [row(map(escape, names)), row([":---"] * words + ["---:"] * (len(names) - words))]
 
 
+def cells(line: str) -> list[str]:
+    """The cells of a row of a pipe table, as Markdown."""
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
+
+
+def columns(table: str, kept: Sequence[int]) -> str:
+    """A pipe table with some of its columns."""
+    return "\n".join(row(found[i] for i in kept) for found in map(cells, table.splitlines()))
+
+
 def below(lines: Sequence[str], notes: Iterable[str]) -> str:
     """A table's lines with notes below it, a paragraph each, as a text."""
     return "\n".join([*lines, "", *(line for note in notes for line in (escape(note), ""))]).rstrip() + "\n"

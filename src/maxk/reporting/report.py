@@ -9,6 +9,7 @@ figures (PNG) and tables (Markdown, CSV) are read from their files and put into 
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from markupsafe import Markup
 
 from maxk.artifacts import files
 from maxk.config import Config
-from maxk.reporting import experiments, figures, lineage, summary, tables, written
+from maxk.reporting import experiments, figures, lineage, markdown, summary, tables, written
 from maxk.reporting.load import Scores
 
 MAIN_FIGURE = "max_at_k"
@@ -65,6 +66,7 @@ def to_html(scores: Scores, config: Config, revision: str | None) -> str:
     return environment.get_template("report.html.j2").render(
         name=config.name,
         summary={key: html(text) for key, text in vars(found).items()},
+        narrow=html(narrow(found.table)),
         main=drawn.pop(MAIN_FIGURE),
         figures=list(drawn.values()),
         tables=list(_sheets(config)),
@@ -103,6 +105,17 @@ def html(text: str) -> Markup:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1]) + 2)}"
     return Markup(reader.renderer.render(tokens, reader.options, {}))
+
+
+def narrow(text: str) -> str:
+    """The main table for a phone, two columns at a time beside the first; the note below it stays.
+
+    The ends of an interval stay together, so that a cell breaks before them.
+    """
+    table, _, note = text.partition("\n\n")
+    last = len(markdown.cells(table.partition("\n")[0]))
+    parts = [markdown.columns(table, (0, *range(first, min(first + 2, last)))) for first in range(1, last, 2)]
+    return "\n\n".join([re.sub(r"(\[[^],|]*), ", r"\1,&nbsp;", part) for part in parts] + [note])
 
 
 def _facts(scores: Scores, config: Config, revision: str | None) -> dict[str, str]:

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.theme import Theme
 
+from maxk.reporting import markdown
+
 _THEME = Theme({"markdown.em": "underline"})  # Markdown cannot underline, so emphasis is underlined
 _MARKS = re.compile(r"</?u>|\*\*|\\")  # take no room in the terminal
 _GAP = 2  # columns between two cells
@@ -28,17 +30,13 @@ def write(text: str, file: IO[str] | None = None) -> None:
 
 def folded(table: str, width: int) -> Iterator[str]:
     """A pipe table as one or several that fit the width, each with the first column."""
-    rows = [_cells(line) for line in table.splitlines()]
+    rows = [markdown.cells(line) for line in table.splitlines()]
     widths = [
         max(len(_MARKS.sub("", cell)) for cell in column)
         for column in zip(rows[0], *rows[2:], strict=True)  # without the line of dashes
     ]
     for columns in _groups(widths, width):
-        yield "\n".join(f"| {' | '.join(row[i] for i in (0, *columns))} |" for row in rows)
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
+        yield markdown.columns(table, (0, *columns))
 
 
 def _groups(widths: Sequence[int], width: int) -> Iterator[list[int]]:
