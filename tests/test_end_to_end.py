@@ -23,6 +23,7 @@ from mlflow import MlflowClient
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.reporting import figures, tables
+from maxk.tracking import page
 from pipeline import RESULTS, UNTRACKED, Background, planned, snakemake
 
 POLICIES = ["base", "grpo", "bon_offpolicy_exact"]
@@ -92,7 +93,19 @@ def test_training_is_logged_step_by_step(finished: Path) -> None:
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         assert [line["step"] for line in lines] == list(range(1, steps + 1))
         assert all("kl" in line and "entropy" in line for line in lines)
+        assert all(0 < line["epoch"] <= 1 for line in lines)
+        assert lines[-1]["epoch"] == 1
     assert "ratio_max" in lines[-1]
+
+
+def test_training_has_every_curve_of_the_mlflow_page(finished: Path, seconds: Config) -> None:
+    state = json.loads(json.loads(page.tags(seconds)["mlflow.sharedViewState.maxk-training"])["state"])
+    for objective in ("grpo", "bon_offpolicy_exact"):
+        path = finished / f"results/seconds/policies/{objective}/seed0/metrics.jsonl"
+        for line in map(json.loads, path.read_text().splitlines()):
+            logged = {key.replace("@", "_at_") for key in line}
+            for card in state["compareRunCharts"]:
+                assert {card["metricKey"], card["selectedXAxisMetricKey"]} <= logged, card
 
 
 def test_what_was_used_is_recorded(finished: Path) -> None:

@@ -20,6 +20,7 @@ from maxk import tracking
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.errors import UserError
+from maxk.reporting import style
 from maxk.stages.train import _track
 from maxk.tracking import mirror, page
 
@@ -380,16 +381,32 @@ def test_the_experiment_has_its_note_and_views(started: Config) -> None:
         ("LINE", "pocket-short/max_at_k"),
     ]
     training = json.loads(json.loads(tags["mlflow.sharedViewState.maxk-training"])["state"])
-    assert [card["metricKey"] for card in training["compareRunCharts"]][:3] == ["reward", "kl", "entropy"]
+    shown = [card["metricKey"] for card in training["compareRunCharts"]]
+    assert shown[:4] == ["reward", "train_max_at_4", "kl", "entropy"]
+    axes = {(card["xAxisKey"], card["selectedXAxisMetricKey"]) for card in training["compareRunCharts"]}
+    assert axes == {("metric", "epoch")}
     to_old = started.model_copy(update={"training": started.training.model_copy(update={"kl_reference": "old"})})
     old = page.tags(to_old)
     training_to_old = json.loads(json.loads(old["mlflow.sharedViewState.maxk-training"])["state"])
-    assert training_to_old["compareRunCharts"][2]["metricKey"] == "kl_old"
+    assert training_to_old["compareRunCharts"][3]["metricKey"] == "kl_old"
     for view in (state, training):
         ids = [card["uuid"] for card in view["compareRunCharts"]]
         assert len(set(ids)) == len(ids)
         sections = {section["uuid"] for section in view["compareRunSections"]}
         assert {card["metricSectionId"] for card in view["compareRunCharts"]} == sections
+
+
+def test_a_policy_has_the_colour_that_it_has_in_figures(started: Config) -> None:
+    looks = style.looks(started)
+    for policy, row in {
+        "base": "base",
+        "grpo/seed0": "grpo",
+        "bon_offpolicy_exact@1/seed0": "bon_offpolicy_exact",
+    }.items():
+        with tracking.stage(started, "score", policy=policy):
+            pass
+        mirror.send(started)
+        assert runs(started)[f"{policy}: score"].data.tags["mlflow.runColor"] == looks[row].colour
 
 
 def test_a_training_ends_with_its_last_values(started: Config) -> None:

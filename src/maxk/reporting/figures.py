@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
+from maxk.config.colours import BASE_COLOUR
 from maxk.errors import lookup
 from maxk.reporting import MEAN
 
@@ -126,7 +127,7 @@ def max_at_k(given: Inputs) -> matplotlib.figure.Figure:
         data, given.looks, "k", bands=False, col="panel", col_order=shown, height=3.0, facet_kws={"sharey": False}
     )
     for ax in list(grid.axes.flat)[1:]:
-        ax.axhline(0, color=style.BASE_COLOUR, linewidth=0.8)
+        ax.axhline(0, color=BASE_COLOUR, linewidth=0.8)
     grid.figure.suptitle(_title(given, MEAN), fontsize=8.5)
     return _against_k(given, grid, "", data)
 
@@ -186,9 +187,8 @@ def differences(given: Inputs) -> matplotlib.figure.Figure:
 
 def _draw_intervals(ax: Axes, data: pd.DataFrame, policies: list[str], looks: Mapping[str, Look]) -> None:
     """One difference with its interval per policy; its dot is filled if the interval excludes zero."""
-    from maxk.reporting import style
 
-    ax.axvline(0, color=style.BASE_COLOUR, linewidth=0.8)
+    ax.axvline(0, color=BASE_COLOUR, linewidth=0.8)
     ax.locator_params(axis="x", nbins=4)
     for place, policy in enumerate(policies):
         if policy in data.index:
@@ -315,7 +315,7 @@ def figure2(given: Inputs) -> matplotlib.figure.Figure:
         colour, mean = given.looks[policy].colour, float(drawn[policy].mean())
         ax.stairs(fractions[policy], edges, color=colour, alpha=0.45, fill=True, linewidth=0)
         if BASE in fractions:
-            ax.stairs(fractions[BASE], edges, color=style.BASE_COLOUR, linewidth=0.8, linestyle=(0, (2, 1)))
+            ax.stairs(fractions[BASE], edges, color=BASE_COLOUR, linewidth=0.8, linestyle=(0, (2, 1)))
         ax.axvline(mean, color=colour, linewidth=0.8)
         ax.set(yticks=[], xlim=(0, edges[-1]))
         ax.set_title(f"{given.scores.labels[policy]}, mean {mean:.3f}", loc="right", fontsize=7, y=0.6)

@@ -28,24 +28,11 @@ from matplotlib.lines import Line2D
 from maxk.artifacts import environment, files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
+from maxk.config.colours import colours
 
 with environment.without("scipy"):  # seaborn takes it for densities and clusters, which no figure has
     import seaborn as sns
 
-BASE_COLOUR = "#333333"
-COLOURS = {
-    "grpo": "#0072B2",  # blue
-    "grpo_binary": "#56B4E9",  # sky
-    "bon_max_second": "#999933",  # olive
-    "bon_max_mean": "#E69F00",  # orange
-    "bon_loo1": "#009E73",  # green
-    "bon_loo2": "#332288",  # indigo
-    "bon_mean": "#CC79A7",  # purple
-    "bon_offpolicy": "#D55E00",  # vermilion
-    "bon_offpolicy_exact": "#882255",  # wine
-    "bon_loo1_firstorder": "#8C6D46",  # brown
-}
-OTHERS = ("#44AA99", "#7F7F7F", "#AA4499", "#117733", "#DDAA33")  # for further methods, in the order of the config
 DASHES: tuple[Any, ...] = ("", (1, 1), (4, 1.5), (4, 1, 1, 1))  # as seaborn takes them; "" is solid
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
@@ -96,13 +83,11 @@ class Look:
 
 def looks(config: Config) -> dict[str, Look]:
     """The look of the base model and of every policy of the configuration, those of experiments included."""
-    found = {BASE: Look(BASE_COLOUR, DASHES[2], "s")}
-    colours, seen = dict(COLOURS), dict[str, int]()
+    of = colours(config)
+    found, seen = {BASE: Look(of[BASE], DASHES[2], "s")}, dict[str, int]()
     for name, objective in config.every_objective.items():
-        kind = objective.type
-        colours.setdefault(kind, OTHERS[(len(colours) - len(COLOURS)) % len(OTHERS)])
-        again = seen[kind] = seen.get(kind, -1) + 1
-        found[name] = Look(colours[kind], DASHES[again % len(DASHES)], MARKERS[again % len(MARKERS)])
+        again = seen[objective.type] = seen.get(objective.type, -1) + 1
+        found[name] = Look(of[name], DASHES[again % len(DASHES)], MARKERS[again % len(MARKERS)])
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from maxk.config.colours import COLOURS
 from maxk.evaluation.comparing import Comparison, Crossing, Difference, Solved
 from maxk.reporting import markdown
 
@@ -85,7 +86,7 @@ def draw(found: Comparison, path: str) -> None:
     data = pd.DataFrame([one._asdict() for one in found.estimates]).rename(columns={"system": "policy"})
     data["metric"] += "@k"
     names = [one["name"] for one in found.systems]
-    colours = list(dict.fromkeys([style.COLOURS[name] for name in _DISTINCT] + list(style.COLOURS.values())))
+    colours = list(dict.fromkeys([COLOURS[name] for name in _DISTINCT] + list(COLOURS.values())))
     looks = {
         name: style.Look(colours[i % len(colours)], marker=style.MARKERS[i % len(style.MARKERS)])
         for i, name in enumerate(names)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from maxk.artifacts import environment
 from maxk.artifacts.digests import digest_of
+from maxk.artifacts.paths import trained
+from maxk.config.colours import colours
 
 if TYPE_CHECKING:
     from maxk.config import Config
@@ -111,7 +113,8 @@ def _tags(config: Config, stage: str, of: Mapping[str, str]) -> dict[str, str]:
     """Tags to filter runs by."""
     tags = {"maxk.stage": stage, "maxk.experiment": config.name, **{f"maxk.{key}": value for key, value in of.items()}}
     objective, _, seed = of.get("policy", "").partition("/seed")
-    tags |= {"maxk.objective": objective} if objective else {}
+    if objective:
+        tags |= {"maxk.objective": objective, "mlflow.runColor": colours(config)[trained(objective)]}
     tags |= {"maxk.seed": seed} if seed else {}
     if stage in ("sample", "verify", "score"):
         tags["maxk.dataset"] = ", ".join(config.evaluated)

@@ -2,8 +2,9 @@
 
 MLflow stores named views (filter, order, columns, charts) as tags of the experiment, in the page's own format; a link
 can name one. There are two: *Scores* ranks the policies by max@headline_k and shows what that costs at max@1;
-*Training* shows the curves. The format is internal to the pinned version of MLflow; another version ignores what it
-cannot read.
+*Training* shows the curves against the epoch, since policies take different numbers of steps on the same data. Curves
+are smoothed, and what was measured is faint behind them. The format is internal to the pinned version of MLflow;
+another version ignores what it cannot read.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from maxk.config import Config
 
 NOTE_TAG = "mlflow.note.content"
-CURVES = ("reward", "kl", "kl_old", "entropy", "frac_reward_zero_std", "completions/mean_length", "grad_norm")
+CURVES = ("kl", "kl_old", "entropy", "frac_reward_zero_std", "completions/mean_length", "grad_norm")
 FINALS = ("reward", "kl", "kl_old", "entropy")  # final/… values of the train stage
 VIEWS = ("scores", "training")
+_SMOOTH = 70  # of 100: the reward of one batch says little
 _CARD = {"deleted": False, "isGenerated": True, "runsCountToCompare": 20}
 
 
@@ -53,13 +55,13 @@ def _scores(config: Config) -> dict[str, Any]:
     headline = f"max_at_{k}"
     columns = ["tags.`maxk.objective`", "tags.`maxk.seed`", "metrics.`max_at_1`", f"metrics.`{headline}`"]
     sections = {
-        f"Best at max@{k}, and its cost at max@1: means over datasets": [
+        f"Best at max@{k}; cost at max@1": [  # MLflow cuts longer titles
             _bars(headline),
             _bars("max_at_1"),
             _scatter("max_at_1", headline),
-            _lines("mean/max_at_k", log=True),
+            _lines("mean/max_at_k"),
         ],
-        "max@k against k, by dataset": [_lines(f"{name}/max_at_k", log=True) for name in config.evaluated],
+        "max@k against k, by dataset": [_lines(f"{name}/max_at_k") for name in config.evaluated],
     }
     return {
         "searchFilter": "tags.`maxk.stage` = 'score'",
@@ -73,13 +75,15 @@ def _scores(config: Config) -> dict[str, Any]:
 def _training(config: Config) -> dict[str, Any]:
     to_old = any(config.training_of(name).kl_reference == "old" for name in config.every_objective)
     finals, curves = ([key for key in keys if key != "kl_old" or to_old] for keys in (FINALS, CURVES))
+    groups = sorted({config.training_of(name).num_generations for name in config.every_objective})
+    curves = ["reward", *(f"train_max_at_{n}" for n in groups), *curves]
     columns = ["tags.`maxk.objective`", "tags.`maxk.seed`", *(f"metrics.`final/{key}`" for key in finals)]
     return {
         "searchFilter": "tags.`maxk.stage` = 'train'",
         "orderByKey": "tags.`maxk.objective`",
         "orderByAsc": True,
         "selectedColumns": columns,
-        **_charts({"Training, by step": [_lines(key, log=False) for key in curves]}),
+        **_charts({"Training": [_lines(key, against="epoch", smooth=_SMOOTH) for key in curves]}),
     }
 
 
@@ -109,18 +113,22 @@ def _scatter(x: str, y: str) -> dict[str, Any]:
     return {"type": "SCATTER", **{axis: {"key": key, "type": "METRIC"} for axis, key in (("xaxis", x), ("yaxis", y))}}
 
 
-def _lines(metric: str, log: bool) -> dict[str, Any]:
-    """One line per run, against the step; with `log` on a logarithmic axis."""
+def _lines(metric: str, against: str = "", smooth: int = 0) -> dict[str, Any]:
+    """One line per run: against another metric, or against the step, here k, on a logarithmic axis and with its points.
+
+    smooth: 0 to 100.
+    """
     return {
         "type": "LINE",
         "metricKey": metric,
         "selectedMetricKeys": [metric],
-        "xAxisKey": "step",
-        "xAxisScaleType": "log" if log else "linear",
+        "xAxisKey": "metric" if against else "step",
+        "selectedXAxisMetricKey": against,
+        "xAxisScaleType": "linear" if against else "log",
         "scaleType": "linear",
-        "lineSmoothness": 0,
+        "lineSmoothness": smooth,
         "useGlobalXaxisKey": False,
-        "useGlobalLineSmoothing": True,
-        "displayPoints": log,
+        "useGlobalLineSmoothing": False,
+        "displayPoints": not against,
         "range": {},
     }
