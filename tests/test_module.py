@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,33 @@ def test_another_workflow_uses_it_as_a_module(root: Path, tmp_path: Path) -> Non
     importing(root, tmp_path, repr(str(snakefile)), "as maxk_*", "maxk_all")
     found = planned(snakemake(tmp_path, "-n", "--configfile", "config.yaml"))
     assert found == {**{f"maxk_{rule}": count for rule, count in by_itself.items() if rule != "all"}, "paste": 1}
+
+
+def test_the_how_to_plans_what_it_says(root: Path, tmp_path: Path) -> None:
+    page = (root / "docs" / "integrations.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"""```\w+ title="(.+?)"\n(.*?)```""", page, re.DOTALL)
+    assert [name for name, _ in blocks] == ["Snakefile", "config.yaml"]
+    for name, text in blocks:
+        (tmp_path / name).write_text(text)
+    (tmp_path / "maxk").symlink_to(root)
+    found = planned(snakemake(tmp_path, "-n"))
+    assert {name: found[name] for name in ("maxk_train", "maxk_score", "maxk_table", "copy")} == {
+        "maxk_train": 2,
+        "maxk_score": 3,
+        "maxk_table": 1,
+        "copy": 1,
+    }
+    assert "maxk_report" not in found
+
+
+def test_without_its_hook_a_module_names_it(root: Path, tmp_path: Path) -> None:
+    importing(root, tmp_path, repr(str(root / "workflow" / "Snakefile")), "as maxk_*", "maxk_all")
+    path = tmp_path / "Snakefile"
+    path.write_text(path.read_text().replace("onstart:\n    maxk.onstart()\n", ""))
+    with pytest.raises(AssertionError) as error:
+        snakemake(tmp_path, "--configfile", "config.yaml", "--", "results/seconds/data/pocket-short/problems.parquet")
+    said = "no such file; the workflow that uses the module must write it: `onstart: maxk.onstart()`"
+    assert f"maxk prepare: config results/seconds/config.json: {said}" in str(error.value)
 
 
 @pytest.mark.slow

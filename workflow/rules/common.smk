@@ -57,8 +57,10 @@ RUN_LOCK = []  # open handle of the lock that this run holds until it ends (setu
 
 # Every job's shell reads this file first. It is sourced, so that an error shows the command and not a page of shell.
 JOB = SOURCE.parent / "workflow" / "job.sh"
+MODULE = workflow.modifier.namespace  # the name that another workflow gives this one
 shell.prefix(
     f". {quote(str(JOB) if JOB.exists() else workflow.source_path('../job.sh'))}; "
+    + (f"export MAXK_MODULE={MODULE}; " if MODULE else "")
 )
 
 SHARDS = range(CONFIG.sampling.shards)

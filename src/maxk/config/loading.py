@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,8 @@ def load(path: str | Path) -> Config:
 
 
 def _other_runs(path: Path) -> str:
+    if module := os.environ.get("MAXK_MODULE"):  # workflow/rules/common.smk
+        return f"the workflow that uses the module must write it: `onstart: {module}.onstart()`"
     runs = sorted(path.parent.glob("*/config.json"))
     if not runs:
         return "name one with --config, or make it: `snakemake --cores all`"
