@@ -5,14 +5,19 @@ All tests share one finished run; those that run the pipeline again are slow (`m
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import fcntl
 import json
 import os
+import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +29,7 @@ from maxk.artifacts import files
 from maxk.config import Config
 from maxk.reporting import figures, tables
 from maxk.tracking import page
-from pipeline import RESULTS, UNTRACKED, Background, planned, snakemake
+from pipeline import RESULTS, UNTRACKED, Background, command, planned, snakemake
 
 POLICIES = ["base", "grpo", "bon_offpolicy_exact"]
 DATASETS = ["pocket-contests", "pocket-short"]
@@ -102,10 +107,9 @@ def test_training_has_every_curve_of_the_mlflow_page(finished: Path, seconds: Co
     state = json.loads(json.loads(page.tags(seconds)["mlflow.sharedViewState.maxk-training"])["state"])
     for objective in ("grpo", "bon_offpolicy_exact"):
         path = finished / f"results/seconds/policies/{objective}/seed0/metrics.jsonl"
-        for line in map(json.loads, path.read_text().splitlines()):
-            logged = {key.replace("@", "_at_") for key in line}
-            for card in state["compareRunCharts"]:
-                assert {card["metricKey"], card["selectedXAxisMetricKey"]} <= logged, card
+        logged = [{key.replace("@", "_at_") for key in json.loads(line)} for line in path.read_text().splitlines()]
+        assert all(card["selectedXAxisMetricKey"] in keys for card in state["compareRunCharts"] for keys in logged)
+        assert {card["metricKey"] for card in state["compareRunCharts"]} <= set.union(*logged)
 
 
 def test_what_was_used_is_recorded(finished: Path) -> None:
@@ -325,3 +329,28 @@ def test_a_stopped_training_job_ends_as_an_undisturbed_one(
     (tmp_path / "undisturbed").rename(folder / f"results/seconds/policies/{objective}/seed2")
     assert stopped_at < len(resumed)
     assert resumed == [pytest.approx(line, rel=1e-5) for line in _steps(folder, f"{objective}/seed2")]
+
+
+@pytest.mark.slow
+def test_on_a_terminal_the_result_comes_after_the_progress_bars(unfinished: Callable[..., Path]) -> None:
+    """The bars are drawn by moving the cursor up: what is printed while they are there is overwritten."""
+    folder = unfinished("summary.md")
+    master, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+    run = subprocess.Popen(
+        command(folder, "--config", UNTRACKED), stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal
+    )
+    os.close(terminal)
+    said = b""
+    with contextlib.suppress(OSError):  # the terminal's end
+        while part := os.read(master, 1 << 16):
+            said += part
+    os.close(master)
+    assert run.wait() == 0
+    moved_up = re.compile(r"\x1b\[\d*A")
+    bars, *_, result = moved_up.split(said.decode())
+    assert "Workflow start" in bars
+    shown = " ".join(re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", result).split())
+    for part in ("max@16 − GRPO", "Off-policy BoN, exact", "differences are paired", "One training seed: no claim"):
+        assert part in shown, part
+    assert shown.endswith("maxk: done; open results/seconds/report.html")

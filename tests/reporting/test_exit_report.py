@@ -50,7 +50,7 @@ def test_a_run_ends_with_its_result(
     write_statistics(made)
     summary.write(load(made.config), made.config)
     Path(made.config.layout.report).write_text("<html>")
-    exit_report.success(made.config)
+    exit_report.success(made.config)()
     said = capsys.readouterr().err
     assert next(line.split() for line in said.splitlines() if line.strip().startswith("GRPO"))[:2] == ["GRPO", "0.320"]
     assert "−0.100 [no spread]" in said
@@ -128,7 +128,7 @@ def test_a_base_model_alone_is_compared_with_nothing(experiment: Callable[..., E
 def test_a_run_that_made_no_tables_names_the_folder(
     experiment: Callable[..., Experiment], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    exit_report.success(experiment().config)
+    exit_report.success(experiment().config)()
     assert capsys.readouterr().err == "maxk: done; open results/\n"
 
 
@@ -147,7 +147,7 @@ def test_a_summary_without_a_result_and_a_table_is_not_shown(
     config = experiment().config
     Path(config.layout.summary).parent.mkdir(parents=True, exist_ok=True)
     Path(config.layout.summary).write_text(page)
-    exit_report.success(config)
+    exit_report.success(config)()
     assert capsys.readouterr().err == "maxk: done; open results/\n"
 
 
@@ -159,5 +159,5 @@ def test_sections_of_a_summary_are_found_by_their_titles(
     Path(config.layout.summary).write_text(
         "**maxk**\n\n## Limits\n\nL.\n\n## Result\n\nR.\n\n## max@1 and max@128\n\nT.\n"
     )
-    exit_report.success(config)
+    exit_report.success(config)()
     assert capsys.readouterr().err.split() == ["T.", "R.", "maxk:", "done;", "open", "results/"]

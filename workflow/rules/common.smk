@@ -1,5 +1,6 @@
 """Reads and validates the configuration; helper functions of the rules."""
 
+import atexit
 import sys
 from contextlib import contextmanager
 from pathlib import Path

@@ -19,12 +19,12 @@ onstart:
 
 onsuccess:
     shell("python -m maxk finalize --config {OUT.config:q}")
-    exit_report.success(CONFIG)
+    atexit.register(exit_report.success(CONFIG))
 
 
 onerror:
     shell("python -m maxk finalize --failed --config {OUT.config:q}")
-    exit_report.failure()
+    atexit.register(exit_report.failure)
 
 
 rule prepare:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from maxk.config import Config
@@ -19,12 +20,21 @@ def start(config: Config) -> None:
     print(f"maxk: how far the jobs are: find {logs} -name '*.log' -mmin -1 | xargs -r tail -vn 1", file=sys.stderr)
 
 
-def success(config: Config) -> None:
-    """Prints to stderr the table and the result of the summary, if it was made, and what to open."""
-    for part in _opening(config):
-        terminal.write(part, file=sys.stderr)
+def success(config: Config) -> Callable[[], None]:
+    """Returns what prints to stderr the table and the result of the summary, if it was made, and what to open.
+
+    It is called when the process ends, since until then Snakemake's progress bars overwrite what others print. Files
+    are read before: at the end the process is no longer in Snakemake's working directory.
+    """
+    parts = _opening(config)
     opened = config.layout.report if Path(config.layout.report).exists() else f"{config.layout.root}/"
-    print(f"maxk: done; open {opened}", file=sys.stderr)
+
+    def tell() -> None:
+        for part in parts:
+            terminal.write(part, file=sys.stderr)
+        print(f"maxk: done; open {opened}", file=sys.stderr)
+
+    return tell
 
 
 def _opening(config: Config) -> list[str]:
@@ -39,5 +49,8 @@ def _opening(config: Config) -> list[str]:
 
 
 def failure() -> None:
-    """Prints to stderr how to go on. Snakemake itself prints the log of every failed job above (`show-failed-logs`)."""
+    """Prints to stderr how to go on, when the process ends.
+
+    Snakemake itself prints the log of every failed job above (`show-failed-logs`).
+    """
     print("maxk: Finished work is kept: fix the cause and run the same command again.", file=sys.stderr)
