@@ -95,6 +95,15 @@ def test_without_libseccomp_nothing_is_weakened_in_silence(monkeypatch: pytest.M
         assert grader.grade([("print(1)", [("", "1")])])[0].reward == 1.0
 
 
+def test_a_missing_package_is_no_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install maxk` alone has neither; with bubblewrap absent too, the package is what to install."""
+    monkeypatch.setitem(sys.modules, "pyseccomp", None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    said = r"landlock: needs the extra `grade` \(no module 'pyseccomp'\): pip install 'maxk\[grade\]'"
+    with pytest.raises(SandboxUnavailable, match=said):
+        Grader(sandbox="landlock").__enter__()
+
+
 def test_a_tier_that_lets_an_attack_through_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = probe.Bait.judge
     calls = []

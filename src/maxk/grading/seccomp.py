@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-from maxk.errors import UserError
+from maxk.errors import UserError, missing_extra
 
 PID_PLACEHOLDER = 0x5AFEC0DE  # replaced in the child filter by the child's own pid
 
@@ -118,6 +118,8 @@ class _Filter:
 def _library() -> ModuleType:
     try:
         import pyseccomp
+    except ModuleNotFoundError as error:
+        raise UserError(missing_extra("grade", "pyseccomp")) from error
     except (ImportError, OSError, RuntimeError) as error:
         raise UserError(f"libseccomp cannot be loaded ({error}); install libseccomp2 (apt) or libseccomp") from error
     module: ModuleType = pyseccomp
