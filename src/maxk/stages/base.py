@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from maxk import config as configuration
@@ -32,6 +33,7 @@ def run(args: argparse.Namespace) -> None:
 def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
     if not isinstance(config.base, PretrainedBase):
         return config.base.model, _reachable(config.base)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # two threads learn the tokens more slowly than one
     environment.quiet_libraries()
     from maxk.training.pretrain import pretrain
 

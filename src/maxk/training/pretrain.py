@@ -107,7 +107,8 @@ def learn_tokenizer(pairs: Iterable[tuple[str, str]], vocabulary: int) -> PreTra
 def _encode(tokenizer: PreTrainedTokenizerFast, pairs: Sequence[tuple[str, str]]) -> Batch:
     """Every pair as prompt, program, end; prompt and program are tokenized separately, as in generation."""
     heads, tails = (_ids(tokenizer, texts) for texts in zip(*pairs, strict=True))
-    rows = [[*head, *tail, tokenizer.eos_token_id] for head, tail in zip(heads, tails, strict=True)]
+    end = tokenizer.eos_token_id  # looked up once: each look-up takes a while
+    rows = [[*head, *tail, end] for head, tail in zip(heads, tails, strict=True)]
     starts, ends = (np.array([len(ids) for ids in side])[:, None] for side in (heads, rows))
     position = np.arange(ends.max())
     inputs = np.full((len(rows), len(position)), tokenizer.pad_token_id)
