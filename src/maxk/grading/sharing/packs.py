@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from maxk.grading.pool import Job
     from maxk.grading.verdicts import Limits
 
-_PROGRAMS, _TESTS, _INPUT_BYTES = 8, 2000, 1 << 20  # of a pack; inputs count as memory of all that share a process
+_PROGRAMS, _TESTS, _INPUT_BYTES = 16, 2000, 1 << 20  # of a pack; inputs count as memory of all that share a process
 
 
 class Packs:
