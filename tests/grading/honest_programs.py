@@ -31,6 +31,19 @@ print(sum(map(int, sys.stdin.buffer.read().split())))
 import sys
 read = sys.stdin.buffer.readline
 print(int(read()) * int(read()))
+### dropped_values | 3 1 2\n
+a = list(map(int, input().split()))
+a.sort
+reversed(a)
+lambda: a
+(x for x in a)
+print
+print(a)
+### unbound_name | 3 1 2\n
+a = input()
+print(a)
+sorted_ = sorte
+print(sorted_)
 ### past_the_end | 1\n
 print(input())
 try:

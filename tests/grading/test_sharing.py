@@ -231,6 +231,8 @@ ADMITTED = [
     "try:\n    print(int(input()))\nexcept (ValueError, EOFError): print('no')",
     "print(len({x % 3 for x in range(9)}), 2 ** 10)",
     "import sys, math\nprint(math.sqrt(2), 1 / 3, file=sys.stderr)",
+    "a = [2, 1]\na.sort\nreversed(a)\nprint\nlambda: a\nprint(a)",  # mistakes without effect
+    "print(nothing)",
 ]
 
 # Whole programs that an earlier, larger language admitted although each kept something for the next test.
@@ -286,6 +288,9 @@ SHOWN = [
     "import re\nprint(re.findall('a', 'a', 0.0))",
     "from copy import deepcopy\nprint(deepcopy(*[[], {}]))",
     "print([].append)",
+    "a = []\nb = [a.sort]",
+    "a = []\nb = a.sort or 1\nprint(b)",
+    "def f(): return [].sort\nprint(f())",
     "print(sys.stdin)",
     "print({float('nan')})",
     "print({1e999 - 1e999, 2})",

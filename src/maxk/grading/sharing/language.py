@@ -4,8 +4,8 @@ What is not listed is refused, which costs only time: the program then gets a pr
 
 The invariant: *every value that a program can hold is plain data made by this execution*: numbers, strings, bytes,
 None, and lists, tuples, dicts, sets, ranges and deques of them. Functions, iterators, streams, types, exceptions and
-modules are second-class: they may only be called, consumed or raised, and never be
-put into a container, passed to the program's own functions, or returned. So
+modules are second-class: they may only be called, consumed or raised, or be the value of a statement, which is dropped;
+they are never put into a container, passed to the program's own functions, or returned. So
 
 * nothing shared can be changed: attributes are never stored, and read only to call a listed method; there are no
   classes, no `with`, no `finally`, no `yield`; of modules only listed items can be named;
@@ -94,7 +94,7 @@ _PLACES = dict(  # what takes another kind than data
     place.split(":")
     for place in "For.iter:di comprehension.iter:di Starred.value:di Compare.comparators:di arg.annotation:dt "
     "Raise.exc:e AnnAssign.annotation:dt FunctionDef.returns:dt FunctionDef.decorator_list:@ "
-    "ExceptHandler.type:c".split()
+    "ExceptHandler.type:c Expr.value:dif".split()
 )
 _KEYWORDS = {"key": "fk", "func": "f", "file": "i"} | dict.fromkeys(
     "base default end fillvalue flush indent initial maxlen maxsize repeat reverse sep start step strict".split(), "d"
@@ -156,6 +156,8 @@ class _Check:
                     self._bind(name, self._kind_of(value))
                 case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name not in self.kinds:
                     self._bind(name, "d")
+                case ast.Name(id=name) if name not in self.kinds and not _has_value(name):
+                    self.kinds[name] = "d"  # reading it is a NameError
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
@@ -305,6 +307,11 @@ class _Check:
         for target in [] if alone and kind != "d" else node.targets:
             self.expect(target, "d")
         return {"d"}
+
+
+def _has_value(name: str) -> bool:
+    """Whether a name that the program does not bind may have a value."""
+    return name.startswith("__") or hasattr(builtins, name)
 
 
 @functools.cache
