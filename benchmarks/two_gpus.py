@@ -2,7 +2,7 @@
 
     python benchmarks/two_gpus.py --config config/mini.yaml --model PATH                      # two GPUs, ten minutes
     python benchmarks/two_gpus.py --config config/mini.yaml --model PATH --precision float32
-    python benchmarks/two_gpus.py --config tests/configs/seconds.yaml --shardings ddp         # a dry run on a CPU
+    python benchmarks/two_gpus.py --config tests/configs/seconds.yaml --shardings ddp --learning-rate 1e-2    # on a CPU
 
 Completions are other problems' reference solutions, so every run trains on the same tokens. A run takes one generation
 batch and two PPO iterations of exact off-policy weights: in the second the policy has moved. `whole` micro-batches hold
@@ -38,7 +38,7 @@ from maxk.trl import MaxkTrainer
 
 ROOT = Path(__file__).parent.parent
 TOLERANCE = {"bfloat16": 0.05, "float32": 1e-3}  # of a gradient's norm
-OBJECTIVE, ITERATIONS, LEARNING_RATE = "bon_offpolicy_exact", 2, 1e-5  # float32 ratios of the second: 1.007 to 1.023
+OBJECTIVE, ITERATIONS = "bon_offpolicy_exact", 2
 SHARDINGS = ("ddp", "fsdp2", "zero3")
 HELD = {"whole": 1.0, "split": 0.5}  # groups in a micro-batch
 GROUPS = 3  # of a generation batch of split micro-batches: two processes share the second
@@ -50,30 +50,30 @@ def main() -> int:
     parser.add_argument("--model", help="a model folder; by default the pocket base model is pretrained")
     parser.add_argument("--shardings", nargs="+", choices=SHARDINGS, default=SHARDINGS)
     parser.add_argument("--precision", choices=TOLERANCE, help="default: bfloat16 on GPUs, float32 on a CPU")
+    parser.add_argument("--learning-rate", type=float, default=1e-5, help="of SGD: how far the policy moves")
     parser.add_argument("--worker", nargs=2, metavar=("HELD", "FILE"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     precision = args.precision or ("bfloat16" if torch.cuda.is_available() else "float32")
     if args.worker is not None:
         with common.experiment(args.config, args.model) as (config, model):
-            train(config, model, precision, *args.worker)
+            train(config, model, precision, args.learning_rate, *args.worker)
         return 0
     if not torch.cuda.is_available() and set(args.shardings) != {"ddp"}:
         parser.error("without GPUs only --shardings ddp can be run")
     with common.experiment(args.config, args.model) as (_, model), tempfile.TemporaryDirectory() as folder:
-        return compare(
-            ["--config", args.config, "--precision", precision, "--model", model], args.shardings, Path(folder)
-        )
+        options = ["--config", args.config, "--model", model, "--learning-rate", str(args.learning_rate)]
+        return compare([*options, "--precision", precision], precision, args.shardings, Path(folder))
 
 
 # ------------------------------------------------------------------------------------------------ one training
-def train(config: Config, model: str, precision: str, held: str, file: str) -> None:
+def train(config: Config, model: str, precision: str, learning_rate: float, held: str, file: str) -> None:
     """Trains on fixed completions; the first process saves the gradients of both iterations."""
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     n = config.training.num_generations
     size = round(HELD[held] * n)
     groups = GROUPS if held == "split" else 2 * GROUPS
     changes = {"iterations": ITERATIONS, "processes": processes, "per_device_batch_size": size}
-    changes |= {"prompts_per_step": groups, "learning_rate": LEARNING_RATE, "warmup_steps": 0, "max_grad_norm": 1e9}
+    changes |= {"prompts_per_step": groups, "learning_rate": learning_rate, "warmup_steps": 0, "max_grad_norm": 1e9}
     changes |= {"precision": precision}
     generator = type(config.training.generator)()
     training = config.training.model_copy(update={**changes, "generator": generator})
@@ -158,9 +158,8 @@ def whole(parameter: torch.nn.Parameter) -> torch.Tensor | None:
 
 
 # ------------------------------------------------------------------------------------------------ the comparison
-def compare(options: list[str], shardings: list[str], folder: Path) -> int:
+def compare(options: list[str], precision: str, shardings: list[str], folder: Path) -> int:
     """Runs everything, two trainings at a time, and prints the distances; the status of the process."""
-    precision = options[options.index("--precision") + 1]
     judged = 2 if precision == "bfloat16" else 2 * ITERATIONS
     print(f"distance of gradients to those of one process; tolerance in {precision} {TOLERANCE[precision]}", flush=True)
     equal = True

@@ -346,13 +346,19 @@ def test_a_null_of_the_command_line_is_one_everywhere(defaults: dict) -> None:
     text = "{base: {source: hub, model: null-model, revision: null}, training: {lora: null, epochs: 2}}"
     as_text = yaml.load(text, Loader=yaml.BaseLoader)
     assert as_text["base"]["revision"] == "null"
-    read = configuration.with_nulls(as_text)
+    read = configuration.with_nulls(as_text, as_text)
     assert read == {
         "base": {"source": "hub", "model": "null-model", "revision": None},
         "training": {"lora": None, "epochs": "2"},
     }
     given = configuration.parse(configuration.overlay(defaults, read))
     assert given == configuration.parse(configuration.overlay(defaults, yaml.safe_load(text)))
+
+
+def test_a_text_of_a_file_stays_text_beside_a_null_of_the_command_line() -> None:
+    content = {"base": {"label": "null", "revision": "null"}, "name": "null", "stop": ["a", "null"]}
+    read = configuration.with_nulls(content, {"base": {"revision": "null"}, "stop": ["a", "null"], "elsewhere": "null"})
+    assert read == {"base": {"label": "null", "revision": None}, "name": "null", "stop": ["a", None]}
 
 
 def test_what_an_objective_is_trained_with_is_what_differs_from_its_defaults(defaults: dict) -> None:

@@ -14,7 +14,7 @@ from maxk.artifacts import environment
 
 def test_left_out_libraries_are_missing_in_the_context_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "wave", raising=False)
-    with environment.without("wave", "sys"):
+    with environment.importing(without=["wave", "sys"]):
         assert importlib.util.find_spec("wave") is None
         with pytest.raises(ImportError):
             importlib.import_module("wave")
@@ -24,7 +24,7 @@ def test_left_out_libraries_are_missing_in_the_context_alone(monkeypatch: pytest
 
 def test_the_context_ends_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "wave", raising=False)
-    with pytest.raises(KeyError), environment.without("wave"):
+    with pytest.raises(KeyError), environment.importing(without=["wave"]):
         raise KeyError
     assert importlib.util.find_spec("wave") is not None
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -45,6 +48,12 @@ def test_silence_is_counted_from_the_last_completed_item(
         progress.still()
         assert progress.due_s(60.0) == 60.0
     assert "work: 5/8 in 00:00, nothing new for 00:45\n" in capsys.readouterr().err
+
+
+def test_a_bar_that_tqdm_is_asked_to_leave_out_says_nothing() -> None:
+    run = "import time, maxk.progress as p; p.STILL_AFTER_S = 0.05; bar = p.Progress(2, 'work'); time.sleep(0.5)"
+    done = subprocess.run([sys.executable, "-c", run], env={**os.environ, "TQDM_DISABLE": "1"}, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("ends", [Progress.close, lambda progress: None], ids=["closed", "dropped"])

@@ -146,6 +146,15 @@ def test_asserts_leave_no_outputs_to_vote_on(here: Path, capsys: pytest.CaptureF
     assert "No majority vote and no distinct outputs: these programs are judged by asserts" in said
 
 
+def test_a_shard_without_its_number_is_refused(here: Path) -> None:
+    Path("shards").mkdir()
+    columns = {"problem_id": ["p"], "sample_index": [0], "extraction": ["bare"], "statuses": [["passed"]]}
+    made = Provenance("verify", "x", {}, environment={"n": 1})
+    files.write_table(Path("shards/0.parquet"), columns, records.VERDICT, made)
+    with pytest.raises(UserError, match=r"^shards/0.parquet: does not say which shard it is; give a file that this"):
+        read(Path("shards"))
+
+
 def test_shards_of_the_pipeline(here: Path) -> None:
     """The same samples as verdict lines and in two shards."""
     assert run("s.jsonl", "--problems", "p.jsonl", "--workers", "1") == 0

@@ -40,7 +40,8 @@ class Progress(tqdm):  # type: ignore[misc]  # tqdm has no types
         shown = {} if self._terminal else {"bar_format": _LINE, "mininterval": LINE_EVERY_S, "miniters": 1}
         super().__init__(total=total, desc=label, initial=done, file=sys.stderr, **shown)
         beat = _TICK_S if self._terminal else STILL_AFTER_S
-        threading.Thread(target=_watch, args=(weakref.ref(self), self._closed, beat), daemon=True).start()
+        if not self.disable:  # type: ignore[has-type]  # as TQDM_DISABLE asks
+            threading.Thread(target=_watch, args=(weakref.ref(self), self._closed, beat), daemon=True).start()
 
     def advance(self, count: int = 1, status: str = "") -> None:
         """Adds `count` completed items; `status` is a few words, such as the current reward."""
@@ -59,6 +60,8 @@ class Progress(tqdm):  # type: ignore[misc]  # tqdm has no types
     def still(self) -> None:
         """Moves the bar's clock, or prints a line that says for how long nothing was completed."""
         self._shown_at = now = time.monotonic()
+        if self.disable:  # closed meanwhile
+            return
         if self._terminal:
             self.refresh()
         else:

@@ -639,4 +639,4 @@ def test_a_fork_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
         items = [(ECHO, [(f"{number}", f"{number}")]) for number in range(64)]
         assert {verdict.reward for verdict in grader.grade(items)} == {1.0}
     assert sum(packs) == 64
-    assert packs.count(8) >= 6
+    assert packs.count(16) >= 3

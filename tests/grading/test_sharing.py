@@ -6,6 +6,7 @@ import ast
 import gzip
 import importlib
 import json
+import sys
 import warnings
 from pathlib import Path
 
@@ -316,6 +317,20 @@ SHOWN = [
 def test_a_name_that_becomes_a_constant_is_not_one() -> None:
     """The parser normalises names (NFKC), and such a tree has no code; the rule refuses it by itself."""
     assert refusal(ast.parse("\U0001d413rue = 1000\nprint(1 is \U0001d413rue)")) is not None
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 has type parameters")
+def test_type_parameters_are_refused() -> None:
+    assert refusal(ast.parse("def f[A, B](x): return {A, B}\nprint(f(1))")) == "TypeVar"
+    assert refusal(ast.parse("A = B = 0\ndef f[A, B](x): return {A, B}\nprint(f(1))")) == "TypeVar"
+
+
+def test_a_part_that_a_later_python_adds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = ast.parse("def f(x): return x")
+    assert refusal(tree) is None
+    monkeypatch.setattr(ast.FunctionDef, "_fields", (*ast.FunctionDef._fields, "later"))
+    tree.body[0].later = [ast.withitem(ast.Constant(1))]  # type: ignore[attr-defined]
+    assert refusal(tree) == "withitem"
 
 
 @pytest.mark.parametrize("source", SHOWN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,31 @@ def test_a_precision_of_its_own_for_a_sharded_reference_is_refused(name: str, ro
     with pytest.raises(UserError, match=r"training\.reference_precision: .* shards the reference model"):
         require_sound(training, 2)
     require_sound(training.model_copy(update={"accelerate": file.replace(name, "ddp")}), 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "refused"),
+    [
+        ({"bf16": {"enabled": True}}, "bf16.enabled is True"),
+        ({"bf16": {"enabled": False}}, "bf16.enabled is False"),
+        ({"fp16": {"enabled": True}}, "fp16.enabled is True"),
+        ({"bf16": {"enabled": "auto"}, "fp16": {"enabled": False}}, None),
+        ({}, None),
+    ],
+)
+def test_a_precision_in_a_deepspeed_file_is_refused(
+    content: dict, refused: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maxk.training.accelerate_config.has_deepspeed", lambda: True)
+    own, file = tmp_path / "ds.json", tmp_path / "zero.yaml"
+    own.write_text(json.dumps(content))
+    file.write_text(f"distributed_type: DEEPSPEED\ndeepspeed_config: {{deepspeed_config_file: {own}}}\n")
+    training = TRAINING.model_copy(update={"accelerate": str(file), "processes": 2})
+    if refused is None:
+        require_sound(training, 2)
+    else:
+        with pytest.raises(UserError, match=rf'ds.json: {refused}; expected "auto", because training.precision'):
+            require_sound(training, 2)
 
 
 @pytest.mark.parametrize("name", ["fsdp2", "zero3"])

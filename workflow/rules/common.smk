@@ -49,7 +49,8 @@ with user_errors():
         configuration.read_yaml(path)
     CONFIG = configuration.parse(
         configuration.overlay(
-            configuration.read_yaml(DEFAULTS), configuration.with_nulls(config)
+            configuration.read_yaml(DEFAULTS),
+            configuration.with_nulls(config, workflow.config_settings.config),
         )
     )
 

@@ -8,7 +8,7 @@ import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
@@ -25,7 +25,7 @@ def quiet_libraries() -> None:
     To be called before anything else imports transformers: it asks once whether a library is installed. With the
     tokenizers come its models, and torch.
     """
-    with without("scipy", "sklearn"):
+    with importing(without=("scipy", "sklearn")):
         from transformers import AutoTokenizer  # noqa: F401
         from transformers.utils import is_scipy_available, is_sklearn_available, logging
 
@@ -36,22 +36,30 @@ def quiet_libraries() -> None:
 
 
 @contextmanager
-def without(*libraries: str) -> Iterator[None]:
+def importing(*, without: Iterable[str] = ()) -> Iterator[None]:
+    """For imports, `without` these libraries. The garbage collector is off, and later skips what exists at the end.
+
+    Imports create half a million objects that live as long as the process, and scanning them takes a seventh of the
+    time.
+    """
+    with hidden(*without), uncollected():
+        yield
+        gc.freeze()
+
+
+@contextmanager
+def hidden(*libraries: str) -> Iterator[None]:
     """Within the context, imports of these libraries fail, and `find_spec` does not find them.
 
     For optional imports: transformers and TRL import scikit-learn (with SciPy), MLflow and peft wherever they are
-    installed, and seaborn SciPy, which takes a job seconds. What was imported before stays. The garbage collector is
-    off, and later scans none of the objects that exist at the end: imports create half a million objects that live as
-    long as the process, and scanning them takes a seventh of the import time.
+    installed, and seaborn SciPy, which takes a job seconds. What was imported before stays.
     """
-    hidden = {name: None for name in libraries if name not in sys.modules}
-    sys.modules.update(hidden)  # type: ignore[arg-type]  # None marks a module that cannot be imported
+    absent = {name: None for name in libraries if name not in sys.modules}
+    sys.modules.update(absent)  # type: ignore[arg-type]  # None marks a module that cannot be imported
     try:
-        with uncollected():
-            yield
-            gc.freeze()
+        yield
     finally:
-        for name in hidden:
+        for name in absent:
             if sys.modules[name] is None:
                 del sys.modules[name]
 

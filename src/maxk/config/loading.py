@@ -72,10 +72,18 @@ def overlay(defaults: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
     return merged
 
 
-def with_nulls(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What Snakemake's `--config` gives, with its nulls: it reads values within a mapping as text."""
-    values = {key: with_nulls(value) if isinstance(value, Mapping) else value for key, value in content.items()}
-    return {key: None if value == "null" else value for key, value in values.items()}
+def with_nulls(content: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """`content` with the nulls of `given`, Snakemake's `--config`, which reads values within a mapping as text."""
+    found = dict(content)
+    for key in given.keys() & content.keys():
+        match given[key]:
+            case Mapping() as inner if isinstance(content[key], Mapping):
+                found[key] = with_nulls(content[key], inner)
+            case [*values]:
+                found[key] = [None if one == "null" else one for one in values]
+            case "null":
+                found[key] = None
+    return found
 
 
 def parse(content: Mapping[str, Any]) -> Config:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from maxk import estimators
-from maxk.errors import UserError, no_such_file
+from maxk.errors import UserError, described, no_such_file
 from maxk.estimators import Floats
 from maxk.evaluation.verdict_shards import is_parquet
 
@@ -270,8 +270,8 @@ def _require_columns(path: Path, found: Sequence[str]) -> None:
 
 
 def _whole(where: str, column: str, text: str | None) -> int:
-    if text is None or not text.strip().isascii() or not text.strip().isdigit() or len(text) > 4000:
-        raise UserError(f"{where}: {column} must be a whole number, got {text!r}")
+    if text is None or not text.strip().isascii() or not text.strip().isdigit() or len(text) > 12:
+        raise UserError(f"{where}: {column} must be a whole number of at most 12 digits, got {described(text)}")
     return int(text)
 
 

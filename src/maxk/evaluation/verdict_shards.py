@@ -42,9 +42,10 @@ def tables(path: Path, schema: Any) -> Iterator[tuple[Path, Any]]:
         if source.stage != "verify":
             raise UserError(f"{one}: written by the stage {source.stage}; expected verdicts")
         require_equal(str(paths[0]), _shared(sources[0]), str(one), _shared(source), _ONE)
-    numbers = sorted(source.environment.get("shard", -1) for source in sources)  # `maxk verify` records them
-    wanted = sources[0].environment.get("shards", 0)
-    if path.is_dir() and numbers != list(range(wanted)):
+        if path.is_dir() and not {"shard", "shards"} <= source.environment.keys():
+            raise UserError(f"{one}: does not say which shard it is; {REMEDY}")
+    numbers = sorted(source.environment.get("shard", 0) for source in sources)
+    if path.is_dir() and numbers != list(range(wanted := sources[0].environment["shards"])):
         held = ", ".join(map(str, numbers))
         raise UserError(f"{path}: holds the shards {held} of {wanted}; run the pipeline again, which continues")
     yield from ((one, files.read_table(one, schema, REMEDY)) for one in paths)

@@ -30,7 +30,7 @@ from maxk.artifacts.paths import BASE
 from maxk.config import Config
 from maxk.config.colours import colours
 
-with environment.without("scipy"):  # seaborn takes it for densities and clusters, which no figure has
+with environment.importing(without=["scipy"]):  # seaborn takes it for densities and clusters, which no figure has
     import seaborn as sns
 
 DASHES: tuple[Any, ...] = ("", (1, 1), (4, 1.5), (4, 1, 1, 1))  # as seaborn takes them; "" is solid

@@ -91,8 +91,8 @@ def _torchrun(training: Training) -> list[str]:
 
 def _accelerate(training: Training, file: str) -> list[str]:
     command = ["accelerate.commands.launch", "--config_file", file, "--num_processes", str(training.processes)]
-    # The file's own precision would replace float32 without a word. `training.precision` decides, through the arguments
-    # of the trainer, which accelerate asks wherever the launcher says "no".
+    # The file's own precision would replace float32 without a word: the trainer's arguments take it from the launcher
+    # unless they ask for bfloat16 themselves.
     command += ["--mixed_precision", "no"]
     if training.nodes == 1:
         return [*command, "--main_process_port", "0"]  # a free one: jobs share a host

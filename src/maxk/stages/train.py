@@ -184,7 +184,7 @@ def _optimise(job: _Job, run: tracking.Run) -> dict[str, Any]:
     with problem_grader.grader(job.config) as grader:
         grader.canary()
         run.tag("maxk.sandbox", grader.tier)
-        with environment.without("mlflow", "sklearn", *(() if job.training.lora else ("peft",))):
+        with environment.hidden("mlflow", "sklearn", *(() if job.training.lora else ("peft",))):
             trainer, stop = _trainer(job, grader, run)
         if trainer.is_world_process_zero():
             _unpublish(job)
@@ -202,13 +202,15 @@ def _trainer(job: _Job, grader: Grader, run: tracking.Run) -> tuple[Any, StopOnS
     """The trainer, before its first step, and its callback that receives SIGTERM."""
     from maxk.artifacts import environment, models
     from maxk.evaluation import problem_grader
-    from maxk.training.arguments import arguments, lora, schedule
-    from maxk.training.callbacks import EndsOfCompletions, MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
-    from maxk.training.reward import PassRateReward
-    from maxk.training.trainer import PolicyTrainer
+
+    environment.quiet_libraries()
+    with environment.importing():
+        from maxk.training.arguments import arguments, lora, schedule
+        from maxk.training.callbacks import EndsOfCompletions, MetricsLog, ProgressLine, SkipNonfinite, StopOnSignal
+        from maxk.training.reward import PassRateReward
+        from maxk.training.trainer import PolicyTrainer
 
     training, base = job.training, job.base
-    environment.quiet_libraries()
     _take_only_its_part(training)
     problems = [problem for path in job.data.values() for problem in files.read_problems(path, "train")]
     tokenizer = models.tokenizer(base.model, base.revision, padding_side="left")

@@ -27,6 +27,21 @@ def sharding(path: str) -> tuple[str, bool]:
     return strategy, fsdp2 and _true(fsdp.get("cpu_ram_efficient_loading", True))
 
 
+def _require_one_precision(file: str) -> None:
+    """Raises UserError if a DeepSpeed file beside the accelerate file sets a precision, which would replace ours."""
+    own = (read_yaml(file).get("deepspeed_config") or {}).get("deepspeed_config_file")
+    if not own:
+        return
+    content = read_yaml(str(own))  # JSON is YAML
+    for name, allowed in {"bf16": ("auto",), "fp16": ("auto", False)}.items():
+        enabled = (content.get(name) or {}).get("enabled", "auto")
+        if enabled not in allowed:
+            raise UserError(
+                f'training.accelerate: {own}: {name}.enabled is {enabled!r}; expected "auto", because '
+                "training.precision decides"
+            )
+
+
 def _true(value: Any) -> bool:
     """Booleans as accelerate reads them: also from strings and numbers."""
     return str(value).lower() not in ("false", "0", "no", "n", "off", "none", "")
@@ -52,6 +67,7 @@ def require_sound(training: Training, gpus: int) -> None:
     strategy, loads_once = sharding(file)
     if strategy in REPLICATED:
         return
+    _require_one_precision(file)
     if not gpus:
         raise UserError(
             f"training.accelerate: {file} shards weights ({strategy}) over GPUs, and `gpus` is 0; set `gpus`, or "

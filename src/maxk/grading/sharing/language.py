@@ -105,6 +105,7 @@ _FLOATS = re.compile(
 _FORMAT = re.compile(r"(?:[^{}]|\{\{|\}\}|\{\w*(?:![rsa])?(?::[^{}]*)?\})*")  # no attribute, no subscript
 _BINDERS = ((ast.Import, ast.ImportFrom), (ast.FunctionDef, ast.arg, ast.Assign), (ast.Name,))  # in this order
 _PARTS = (ast.expr, ast.stmt, ast.arguments, ast.arg, ast.comprehension, ast.ExceptHandler)
+_SYMBOLS = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop, ast.alias)  # nothing to check in them
 Signature = tuple[str, str]  # kinds of the arguments and of the result
 
 
@@ -211,6 +212,8 @@ class _Check:
             for part in value if isinstance(value, list) else [value]:
                 if isinstance(part, _PARTS):
                     self.expect(part, _PLACES.get(f"{kind}.{field}", "d"))
+                elif isinstance(part, ast.AST) and not isinstance(part, _SYMBOLS):
+                    raise _Refused(type(part).__name__)  # such as the type parameters of Python 3.12
         if isinstance(node, ast.ExceptHandler) and (node.name or not node.type):
             raise _Refused("a handler of everything, or with a name")
         self._note(node)
