@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from made_up import Experiment, write_statistics
 
+from maxk import cli
 from maxk.reporting import exit_report, summary
 from maxk.reporting.load import load
 
@@ -132,32 +133,55 @@ def test_a_run_that_made_no_tables_names_the_folder(
     assert capsys.readouterr().err == "maxk: done; open results/\n"
 
 
+def summarised(made: Experiment) -> Path:
+    """With a summary, which a run ends with; its path."""
+    write_statistics(made)
+    return Path(summary.write(load(made.config), made.config))
+
+
+def told(made: Experiment, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    capsys.readouterr()
+    exit_report.success(made.config)()
+    return capsys.readouterr().err.splitlines()
+
+
+OUTDATED = [
+    "maxk: results/summary.md: changed, or of other scores; make it again: `maxk summary --config results/config.json`",
+    "maxk: done; open results/",
+]
+
+
+def test_a_summary_of_other_scores_is_not_shown(small: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
+    summarised(small)
+    assert "maxk: results/summary.md" not in " ".join(told(small, capsys))
+    small.score("grpo/seed0", "hard", [1.0] * 4)
+    write_statistics(small)
+    assert told(small, capsys) == OUTDATED
+    assert cli.main(["summary"]) == 0
+    assert any("GRPO has the highest" in line for line in told(small, capsys))
+
+
 @pytest.mark.parametrize(
-    "page",
-    [
-        "**maxk: experiment `small`**\n\n## What was run\n\nNothing.\n\n## max@1 and max@128\n\n| a |\n| - |\n| 1 |\n",
-        "**maxk: experiment `small`**\n\n## Result\n\nGRPO.\n",
-        "",
-    ],
-    ids=["of an earlier version", "without a table", "empty"],
+    "change",
+    [lambda text: text.replace("0.500", "0.900"), lambda text: text[: len(text) // 2], lambda text: ""],
+    ids=["edited", "cut short", "empty"],
 )
-def test_a_summary_without_a_result_and_a_table_is_not_shown(
-    page: str, experiment: Callable[..., Experiment], capsys: pytest.CaptureFixture[str]
+def test_a_summary_that_was_changed_is_not_shown(
+    change: Callable[[str], str], small: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = experiment().config
-    Path(config.layout.summary).parent.mkdir(parents=True, exist_ok=True)
-    Path(config.layout.summary).write_text(page)
-    exit_report.success(config)()
-    assert capsys.readouterr().err == "maxk: done; open results/\n"
+    path = summarised(small)
+    path.write_text(change(path.read_text()))
+    assert told(small, capsys) == OUTDATED
 
 
-def test_sections_of_a_summary_are_found_by_their_titles(
-    experiment: Callable[..., Experiment], capsys: pytest.CaptureFixture[str]
+def test_a_summary_of_an_earlier_version_or_of_another_k_is_not_shown(
+    small: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = experiment().config
-    Path(config.layout.summary).parent.mkdir(parents=True, exist_ok=True)
-    Path(config.layout.summary).write_text(
-        "**maxk**\n\n## Limits\n\nL.\n\n## Result\n\nR.\n\n## max@1 and max@128\n\nT.\n"
-    )
-    exit_report.success(config)()
-    assert capsys.readouterr().err.split() == ["T.", "R.", "maxk:", "done;", "open", "results/"]
+    path = summarised(small)
+    record = Path(small.config.layout.written(str(path)))
+    known = record.read_bytes()
+    record.unlink()
+    assert told(small, capsys) == OUTDATED
+    record.write_bytes(known)
+    small.config = small.config.model_copy(update={"report": small.config.report.model_copy(update={"headline_k": 2})})
+    assert told(small, capsys) == OUTDATED

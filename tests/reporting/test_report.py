@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import re
+import shutil
 from collections.abc import Callable
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from made_up import Experiment
 
+from maxk import cli
 from maxk.artifacts import files
 from maxk.artifacts.records import Policy
 from maxk.errors import UserError
@@ -28,7 +31,7 @@ def drawn(made: Experiment) -> Experiment:
     paths = {name: made.config.layout.figure(name) for name in figures.figures(made.config)}
     for name, path in paths.items():
         Path(path).write_bytes(PNG + name.encode())
-    written.record(made.config.layout, list(paths.values()), scores)
+    written.record(made.config.layout, list(paths.values()), scores.digest)
     return made
 
 
@@ -150,7 +153,8 @@ def test_experiments_that_were_made_are_shown(experiment: Callable[..., Experime
     made.score_all({"base": {"easy": [0.0, 0.5], "hard": [0.5, 1.0]}})
     for suffix, content in (("csv", "policy\n"), ("md", "**study**\n\n| a |\n| :--- |\n| 1 |\n"), ("png", "figure")):
         files.write_text(made.config.layout.experiment("study", suffix), content)
-    written.record(made.config.layout, [made.config.layout.experiment("study", s) for s in ("csv", "md", "png")], None)
+    paths = [made.config.layout.experiment("study", suffix) for suffix in ("csv", "md", "png")]
+    written.record(made.config.layout, paths, written.digest_of_scores(made.config.restricted_to("study")))
     html = page(drawn(made))
     assert 'id="study"' in html
     assert "Is &lt;k&gt; too high?" in html
@@ -215,15 +219,66 @@ def test_what_was_cut_short_or_edited_is_refused(small: Experiment) -> None:
     page(drawn(small))
 
 
-def test_an_experiment_that_was_edited_is_refused(experiment: Callable[..., Experiment]) -> None:
-    made = experiment(experiments={"study": {"question": "?", "policies": ["grpo"], "reference": "grpo"}})
-    made.score_all({"base": {"easy": [0.0], "hard": [0.5]}, "grpo/seed0": {"easy": [0.5], "hard": [0.5]}})
+def studied(experiment: Callable[..., Experiment]) -> Experiment:
+    """With all tables and figures, and an experiment that was made and is shown."""
+    study = {"question": "?", "policies": ["grpo"], "reference": "grpo"}
+    low = {"low": {"type": "grpo", "training": {"learning_rate": 1e-6}}}
+    made = experiment(experiments={"study": {**study, "objectives": low}})
+    policies = ("base", "grpo/seed0", "bon_mean/seed0", "low/seed0")
+    made.score_all({policy: {"easy": [0.5], "hard": [0.5]} for policy in policies})
     experiments.write("study", made.config)
-    page(drawn(made))
+    assert 'id="study"' in page(drawn(made))
+    return made
+
+
+def left_out(made: Experiment, capsys: pytest.CaptureFixture[str]) -> str:
+    """Why the experiment is left out: the page and the command say the same."""
+    capsys.readouterr()
+    html = page(made)
+    assert 'id="study"' not in html
+    [line] = capsys.readouterr().err.splitlines()
+    said = line.removeprefix("results/report.html: experiment study is left out: ")
+    assert f"experiment study is left out: {said}" in unescape(text(html))
+    why, again = said.split("; make it again: ")
+    assert again == ("`maxk experiment study --config results/config.json && maxk report --config results/config.json`")
+    assert cli.main(["experiment", "study"]) == cli.main(["report"]) == 0
+    assert 'id="study"' in Path(made.config.layout.report).read_text()
+    return why
+
+
+def test_an_experiment_that_was_edited_is_left_out(
+    experiment: Callable[..., Experiment], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = studied(experiment)
     table = Path(made.config.layout.experiment("study", "md"))
     table.write_text(table.read_text().replace("0.500", "0.900"))
-    with pytest.raises(UserError, match=r"by another version\) study.md; make them: `maxk experiment study --config"):
-        page(made)
+    assert left_out(made, capsys) == "not as written (cut short, edited, or by another version)"
+
+
+def test_an_experiment_of_an_earlier_version_is_left_out(
+    experiment: Callable[..., Experiment], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = studied(experiment)
+    shutil.rmtree("results/logs/written")
+    drawn(made)
+    assert left_out(made, capsys) == "not as written (cut short, edited, or by another version)"
+
+
+@pytest.mark.parametrize("policy", ["base", "grpo/seed0", "low/seed0"])
+def test_an_experiment_of_other_scores_is_left_out(
+    policy: str, experiment: Callable[..., Experiment], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also if the scores are those of a policy that the main tables do not have."""
+    made = studied(experiment)
+    made.score(policy, "hard", [0.9])
+    drawn(made)
+    assert left_out(made, capsys) == "made from other scores"
+
+
+def test_an_experiment_does_not_depend_on_scores_of_others(experiment: Callable[..., Experiment]) -> None:
+    made = studied(experiment)
+    made.score("bon_mean/seed0", "hard", [0.9])
+    assert 'id="study"' in page(drawn(made))
 
 
 def test_it_names_the_seeds_that_have_scores(experiment: Callable[..., Experiment]) -> None:

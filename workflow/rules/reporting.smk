@@ -123,8 +123,10 @@ rule report:
         settings=lambda wildcards: canonical(CONFIG.model_dump(mode="json")),
         source=environment.source("reporting"),
         experiments=[
-            path
-            for path in (OUT.experiment(name, "csv") for name in CONFIG.experiments)
+            files.digest(path)
+            for path in (
+                OUT.written(OUT.experiment(name, "csv")) for name in CONFIG.experiments
+            )
             if Path(path).exists()
         ],
     message:

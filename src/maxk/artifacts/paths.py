@@ -111,10 +111,9 @@ class Layout:
         """A figure, as png or pdf."""
         return f"{self.root}/{name}.{suffix}"
 
-    @property
-    def written(self) -> str:
-        """Digests of tables and figures as they were written, and of the scores that they were made from."""
-        return f"{self.root}/logs/written.json"
+    def written(self, path: str) -> str:
+        """The digests of a file as it was written, and of the scores that it was made from."""
+        return f"{self.root}/logs/written/{path.removeprefix(f'{self.root}/')}"
 
     @property
     def report(self) -> str:

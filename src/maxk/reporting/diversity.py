@@ -148,7 +148,7 @@ def outputs_by_k(scores: Scores, config: Config) -> pd.DataFrame:
     Raises UserError unless `maxk table` wrote it of these scores.
     """
     path = config.layout.table("diversity")
-    written.require(config.layout, [path], scores)
+    written.require(config.layout, [path], scores.digest)
     frame = pd.read_csv(path)
     columns = {f"outputs_at_{k}": k for k in ks_of(frame)}
     long = frame.rename(columns=columns).melt(["policy", "dataset"], list(columns.values()), "k", "mean")

@@ -59,7 +59,7 @@ def _differences(scores: Scores, report: Report, roles: Roles) -> pd.DataFrame:
 def read(scores: Scores, config: Config) -> tuple[pd.DataFrame, pd.DataFrame]:
     """`means` and `differences` as `maxk table` wrote them of these scores. Raises UserError if it has not."""
     paths = [config.layout.table(name) for name in ("statistics", "paired_tests")]
-    written.require(config.layout, paths, scores)
+    written.require(config.layout, paths, scores.digest)
     means, differences = map(pd.read_csv, paths)
     return means, differences
 

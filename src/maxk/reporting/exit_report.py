@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from maxk.config import Config
-from maxk.reporting import terminal
+from maxk.reporting import terminal, written
 
 
 def start(config: Config) -> None:
@@ -21,28 +21,32 @@ def start(config: Config) -> None:
 
 
 def success(config: Config) -> Callable[[], None]:
-    """Returns what prints to stderr the table and the result of the summary, if it was made, and what to open.
+    """Returns a function that prints the table and the result of the summary, and what to open, to stderr.
 
-    It is called when the process ends, since until then Snakemake's progress bars overwrite what others print. Files
-    are read before: at the end the process is no longer in Snakemake's working directory.
+    Of a summary that was changed, or made from other scores, it prints the command that makes it again. It is called
+    when the process ends, since until then Snakemake's progress bars overwrite what others print. Files are read
+    before: at the end the process is no longer in Snakemake's working directory.
     """
-    parts = _opening(config)
-    opened = config.layout.report if Path(config.layout.report).exists() else f"{config.layout.root}/"
+    parts, summary, report = _opening(config), Path(config.layout.summary), Path(config.layout.report)
+    again = f"`maxk summary --config {config.layout.config}`"
+    outdated = f"maxk: {summary}: changed, or of other scores; make it again: {again}\n"
+    ending = outdated if summary.exists() and not parts else ""
+    ending += f"maxk: done; open {report if report.exists() else f'{config.layout.root}/'}"
 
     def tell() -> None:
         for part in parts:
             terminal.write(part, file=sys.stderr)
-        print(f"maxk: done; open {opened}", file=sys.stderr)
+        print(ending, file=sys.stderr)
 
     return tell
 
 
 def _opening(config: Config) -> list[str]:
-    """The main table and the result; nothing without a summary, or if an earlier version of maxk wrote it."""
-    path = Path(config.layout.summary)
-    if not path.exists():
+    """The main table and the result; nothing without a summary of the scores that there are."""
+    path = config.layout.summary
+    if written.faults(config.layout, [path], written.digest_of_scores(config)):
         return []
-    parts = path.read_text(encoding="utf-8").split("\n\n## ")
+    parts = Path(path).read_text(encoding="utf-8").split("\n\n## ")
     sections = {title: text for title, _, text in (part.partition("\n\n") for part in parts)}
     titles = (f"max@1 and max@{config.report.headline_k}", "Result")
     return [sections[title] for title in titles] if sections.keys() >= set(titles) else []

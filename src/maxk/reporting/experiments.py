@@ -52,14 +52,14 @@ _AXES = {
 
 def write(name: str, config: Config) -> list[str]:
     """Makes the experiment's files; returns their paths. Raises UserError if there is no such experiment."""
+    made_from = written.digest_of_scores(config.restricted_to(name))
     paths = [config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png", "pdf")]
-    along = name in config.experiments and config.experiments[name].milestones
     with style.applied():
-        frame, text, drawing = (matched.make if along else make)(name, config)
+        frame, text, drawing = (matched.make if config.experiments[name].milestones else make)(name, config)
         files.write_text(paths[0], to_csv(frame))
         files.write_text(paths[1], text)
         style.save(drawing, paths[2:])
-    written.record(config.layout, paths, None)
+    written.record(config.layout, paths, made_from)
     return paths
 
 

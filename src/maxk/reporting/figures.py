@@ -96,7 +96,7 @@ def write(declared: Figure, given: Inputs) -> list[str]:
     paths = [given.config.layout.figure(declared.name, suffix) for suffix in SUFFIXES]
     with style.applied():
         style.save(declared.draw(given), paths)
-    written.record(given.config.layout, paths, given.scores)
+    written.record(given.config.layout, paths, given.scores.digest)
     return paths
 
 
@@ -187,7 +187,6 @@ def differences(given: Inputs) -> matplotlib.figure.Figure:
 
 def _draw_intervals(ax: Axes, data: pd.DataFrame, policies: list[str], looks: Mapping[str, Look]) -> None:
     """One difference with its interval per policy; its dot is filled if the interval excludes zero."""
-
     ax.axvline(0, color=BASE_COLOUR, linewidth=0.8)
     ax.locator_params(axis="x", nbins=4)
     for place, policy in enumerate(policies):

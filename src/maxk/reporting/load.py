@@ -18,13 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maxk.artifacts import files, records
-from maxk.artifacts.digests import digest_of
 from maxk.artifacts.paths import BASE, command, policy_name
 from maxk.artifacts.provenance import require_equal
 from maxk.artifacts.records import Provenance
 from maxk.config import Config
 from maxk.errors import UserError
-from maxk.reporting import MEAN, markdown
+from maxk.reporting import MEAN, markdown, written
 from maxk.statistics import Floats
 
 EVERY = "every dataset"  # for notes that concern no single dataset
@@ -70,7 +69,7 @@ class Scores:
     labels: Mapping[str, str]
     cells: Mapping[tuple[str, str], Cell]
     absences: tuple[Absence, ...]
-    digest: str  # of the score files
+    digest: str  # of the score files (`written.digest_of_scores`)
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -167,6 +166,7 @@ class Scores:
 def load(config: Config) -> Scores:
     """Reads all scores that exist. Raises UserError if they are a mixture, and if there are none."""
     labels = {row: config.label(row) for row in (BASE, *config.objectives)}
+    digest = written.digest_of_scores(config)  # before they are read: what is made from a mixture matches nothing
     consistent = _Consistency(config)
     cells: dict[tuple[str, str], Cell] = {}
     absences: list[Absence] = []
@@ -194,7 +194,7 @@ def load(config: Config) -> Scores:
         labels=labels,
         cells=cells,
         absences=tuple(absences),
-        digest=digest_of(consistent.read_files),
+        digest=digest,
     )
 
 
@@ -204,7 +204,6 @@ class _Consistency:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._first: tuple[str, Provenance] | None = None
-        self.read_files: dict[str, str] = {}  # digests by path
         self._digests: dict[str, tuple[str, str | None]] = {}  # by input: the first file with it, and its digest
 
     @property
@@ -220,7 +219,6 @@ class _Consistency:
         for what, digest in _digests(policy, dataset, source):
             other, known = self._digests.setdefault(what, (path, digest))
             require_equal(other, {what: known}, path, {what: digest}, _REMEDY)
-        self.read_files[path] = files.digest(path)
         return files.read_table(path, records.SCORE)
 
     def _require_configured(self, path: str, policy: str, source: Provenance) -> None:

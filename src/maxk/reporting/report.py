@@ -2,7 +2,9 @@
 
 It opens on the result: two sentences, the main table and the main figure. Findings, further figures and tables, the
 experiments that have been made, and what made the results follow. The parts are those of the other stages: the summary,
-figures (PNG) and tables (Markdown, CSV) are read from their files and put into the template `report.html.j2`.
+figures (PNG) and tables (Markdown, CSV) are read from their files and put into the template `report.html.j2`. Tables
+and figures must be as they were written, of the scores that there are. A run makes no experiment again unasked, so one
+that is not like that is left out, and a line names the command that makes it again.
 
     maxk report --config results/config.json      # results/report.html
 """
@@ -10,6 +12,7 @@ figures (PNG) and tables (Markdown, CSV) are read from their files and put into 
 from __future__ import annotations
 
 import re
+import sys
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,8 +52,10 @@ class Sheet:
 
 
 def write(scores: Scores, config: Config, revision: str | None) -> str:
-    """Writes the report; returns its path. Raises UserError if tables or figures are missing."""
+    """Writes the report; returns its path. Raises UserError if a table or figure is missing, changed or outdated."""
     files.write_text(config.layout.report, to_html(scores, config, revision))
+    for line in _left_out(config):
+        print(f"{config.layout.report}: {line}", file=sys.stderr)
     return config.layout.report
 
 
@@ -71,6 +76,7 @@ def to_html(scores: Scores, config: Config, revision: str | None) -> str:
         figures=list(drawn.values()),
         tables=list(_sheets(config)),
         experiments=list(_experiments(config)),
+        left_out=list(_left_out(config)),
         policies=html(lineage.policies(config)) if config.objectives else "",
         facts=_facts(scores, config, revision),
         funnels=lineage.funnels(config),
@@ -81,17 +87,35 @@ def to_html(scores: Scores, config: Config, revision: str | None) -> str:
 
 
 def _require(scores: Scores, config: Config) -> None:
-    """Raises UserError unless all tables, figures and made experiments are as they were written."""
-    layout = config.layout
+    """Raises UserError unless all tables and figures are as they were written of these scores."""
     paths = [path for one in tables.tables(config).values() for path in one.paths(config) if not path.endswith(".tex")]
-    written.require(layout, [*paths, *(layout.figure(name) for name in figures.figures(config))], scores)
-    own = [layout.experiment(name, suffix) for name in _made(config) for suffix in ("csv", "md", "png")]
-    written.require(layout, own, None)
+    paths += [config.layout.figure(name) for name in figures.figures(config)]
+    written.require(config.layout, paths, scores.digest)
 
 
-def _made(config: Config) -> list[str]:
-    """The experiments that have been made."""
-    return [name for name in config.experiments if Path(config.layout.experiment(name, "csv")).exists()]
+def _made(config: Config) -> dict[str, list[str]]:
+    """What is wrong with each experiment that has been made: nothing if it is as written, of the scores there are."""
+    made = {}
+    for name in config.experiments:
+        paths = _files(config, name)
+        if Path(paths[0]).exists():
+            made[name] = list(
+                written.faults(config.layout, paths, written.digest_of_scores(config.restricted_to(name)))
+            )
+    return made
+
+
+def _files(config: Config, name: str) -> list[str]:
+    return [config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png")]
+
+
+def _left_out(config: Config) -> Iterator[str]:
+    """A line for each experiment that has been made and is not shown."""
+    given = f"--config {config.layout.config}"
+    for name, faults in _made(config).items():
+        if faults:
+            again = f"maxk experiment {name} {given} && maxk report {given}"
+            yield f"experiment {name} is left out: {', '.join(faults)}; make it again: `{again}`"
 
 
 def html(text: str) -> Markup:
@@ -143,9 +167,9 @@ def _sheets(config: Config) -> Iterator[Sheet]:
 
 
 def _experiments(config: Config) -> Iterator[tuple[Sheet, str]]:
-    """Table and figure of the experiments that have been made."""
-    for name in _made(config):
-        csv, text, png = (config.layout.experiment(name, suffix) for suffix in ("csv", "md", "png"))
+    """Table and figure of the experiments that are shown."""
+    for name in (name for name, faults in _made(config).items() if not faults):
+        csv, text, png = _files(config, name)
         question = config.experiments[name].question
         yield _sheet(name, question, experiments.CAPTION, csv, text), _data(png, "image/png")
 

@@ -20,7 +20,7 @@ import pandas as pd
 from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, HubBase
-from maxk.reporting import MEAN, comparison, estimates, lineage, markdown
+from maxk.reporting import MEAN, comparison, estimates, lineage, markdown, written
 from maxk.reporting.load import Scores
 
 Row = Mapping[str, Any]
@@ -40,6 +40,7 @@ class Summary:
 def write(scores: Scores, config: Config) -> str:
     """Writes the summary; returns its path."""
     files.write_text(config.layout.summary, to_markdown(scores, config))
+    written.record(config.layout, [config.layout.summary], scores.digest)
     return config.layout.summary
 
 

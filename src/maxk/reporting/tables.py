@@ -58,7 +58,7 @@ class Table:
 
         for path, text in zip(self.paths(config), self.render(scores, config), strict=True):
             files.write_text(path, text)
-        written.record(config.layout, self.paths(config), scores)
+        written.record(config.layout, self.paths(config), scores.digest)
         return self.paths(config)
 
     def render(self, scores: Scores, config: Config) -> list[str]:
