@@ -334,7 +334,7 @@ def test_a_stopped_training_job_ends_as_an_undisturbed_one(
 @pytest.mark.slow
 def test_on_a_terminal_the_result_comes_after_the_progress_bars(unfinished: Callable[..., Path]) -> None:
     """The bars are drawn by moving the cursor up: what is printed while they are there is overwritten."""
-    folder = unfinished("summary.md")
+    folder = unfinished("summary.md", "verdicts", "scores")
     master, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
     run = subprocess.Popen(
@@ -350,6 +350,9 @@ def test_on_a_terminal_the_result_comes_after_the_progress_bars(unfinished: Call
     moved_up = re.compile(r"\x1b\[\d*A")
     bars, *_, result = moved_up.split(said.decode())
     assert "Workflow start" in bars
+    line = re.compile(r"verify \S+ \S+: \d+/\d+ in ")  # the bars would erase a job's lines, so its log alone has them
+    assert not line.search(said.decode())
+    assert all(line.search(log.read_text()) for log in (folder / "results/seconds/logs/verify").rglob("*.log"))
     shown = " ".join(re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", result).split())
     for part in ("max@16 − GRPO", "Off-policy BoN, exact", "differences are paired", "One training seed: no claim"):
         assert part in shown, part

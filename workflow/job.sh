@@ -14,6 +14,11 @@ export GLIBC_TUNABLES="${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1:glibc.malloc.mma
 # and its checkpoint.
 trap '' TERM
 
+# On a terminal, Snakemake's progress bars move the cursor up and erase what jobs print; there only the logs have it.
+if [ -t 1 ]; then
+    tee() { cat > "$1"; }
+fi
+
 explain_kill() {
     [ $? != 137 ] || echo "killed (SIGKILL), most likely because memory ran out (dmesg or the batch system says so):" \
         "raise the mem_mb of the job, lower training.per_device_batch_size, sampling.batch_tokens or" \

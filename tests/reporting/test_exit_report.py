@@ -24,7 +24,7 @@ def test_a_run_begins_with_a_command_that_shows_how_far_its_jobs_are(
     log = Path(config.layout.log("train", "grpo/seed0"))
     log.parent.mkdir(parents=True)
     log.write_text("train: 1/32\ntrain: 2/32\n")
-    command = capsys.readouterr().err.removeprefix("maxk: how far the jobs are: ")
+    command = capsys.readouterr().err.removeprefix("maxk: to see how far each job is, in another terminal: ")
     shown = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert shown.stdout.splitlines() == [f"==> {log} <==", "train: 2/32"]
 

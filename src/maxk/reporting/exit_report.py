@@ -17,7 +17,7 @@ from maxk.reporting import terminal, written
 def start(config: Config) -> None:
     """Prints to stderr a command that shows how far the running jobs are: the last line of each of their logs."""
     logs = shlex.quote(f"{config.layout.root}/logs")
-    print(f"maxk: how far the jobs are: find {logs} -name '*.log' -mmin -1 | xargs -r tail -vn 1", file=sys.stderr)
+    print(f"maxk: to see how far each job is, in another terminal: find {logs} -name '*.log' -mmin -1 | xargs -r tail -vn 1", file=sys.stderr)
 
 
 def success(config: Config) -> Callable[[], None]:
