@@ -17,7 +17,8 @@ from maxk.reporting import terminal, written
 def start(config: Config) -> None:
     """Prints to stderr a command that shows how far the running jobs are: the last line of each of their logs."""
     logs = shlex.quote(f"{config.layout.root}/logs")
-    print(f"maxk: to see how far each job is, in another terminal: find {logs} -name '*.log' -mmin -1 | xargs -r tail -vn 1", file=sys.stderr)
+    command = f"find {logs} -name '*.log' -mmin -1 | xargs -r tail -vn 1"
+    print(f"maxk: to see how far each job is, in another terminal: {command}", file=sys.stderr)
 
 
 def success(config: Config) -> Callable[[], None]:
