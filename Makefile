@@ -8,8 +8,8 @@
 # make check  formatting, lint and types
 # make ui     the MLflow page of the default experiment (CONFIG=… of another)
 # make docs   the documentation as a site, in site/
-# Each builds .venv (VENV=… names another) from requirements/ when it is missing or older than its lock; only Python 3.11+ and git are needed.
-# With a GPU that is requirements/gpu.txt, vLLM and CUDA included, else cpu.txt; LOCK=cpu or LOCK=gpu chooses. Most
+# Each builds .venv (VENV=… names another) from requirements/ when it is missing or older than its lock; only Python
+# 3.11 to 3.13 and git are needed. With a GPU that is requirements/gpu.txt, vLLM and CUDA included, else cpu.txt; LOCK=cpu or LOCK=gpu chooses. Most
 # modules are never imported, so pip compiles none of them (Python does, when one is).
 # make clean  the environments and tool caches; results are removed by `maxk clean`
 # make audit  known vulnerabilities of the installed versions (needs the network)
@@ -135,9 +135,9 @@ clean:
 $(READY): pyproject.toml requirements/$(LOCK).txt requirements/test.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
 		{ echo "maxk needs Python 3.11, 3.12 or 3.13; name one by: make PYTHON=/path/to/python3.11"; exit 2; }
-	@echo "Building $(VENV): a few minutes, about 2 GB (more with CUDA), without output"
 	@[ ! -e $(VENV) ] || [ -e $(VENV)/.make ] || ls $(VENV)/.ready-* > /dev/null 2>&1 || \
 		{ echo "$(VENV) was not made by make, which would replace it: move it, or use: make VENV=.venv-maxk"; exit 2; }
+	@echo "Building $(VENV): a few minutes, about 2 GB (more with CUDA), without output"
 	$(PYTHON) -m venv --clear $(VENV)
 	@touch $(VENV)/.make
 	$(INSTALL) --requirement requirements/$(LOCK).txt --requirement requirements/test.txt
