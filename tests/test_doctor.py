@@ -88,7 +88,7 @@ def mbpp(**changes: Any) -> dict[str, Any]:
     [
         ({}, "base.model models/small-code-model: neither a local path nor in the Hugging Face cache"),
         ({"base": {"source": "hub", "model": "./mine"}}, "base.model ./mine: no such file or folder"),
-        (MODEL, "base.model tests/data: the folder holds no *.safetensors"),
+        (MODEL, "base.model tests/data: the folder has no *.safetensors"),
         (mbpp(location="rows.jsonl"), "datasets.mbpp.location rows.jsonl: no such file or folder"),
         (mbpp(location="org/set"), "datasets.mbpp.location org/set: no such file or folder, and no `revision` pins"),
         (mbpp(length={"tokenizer": "org/model"}), "datasets.mbpp.length.tokenizer org/model: neither a local path"),

@@ -194,7 +194,7 @@ def test_damaged_scores_are_named_and_cost_only_the_tables_made_from_them(finish
     score.write_bytes(score.read_bytes()[:100])
     done = snakemake(folder, "--config", UNTRACKED, "--", target)
     assert done.returncode != 0
-    assert "pocket-short.parquet: not a whole parquet file" in done.stdout + done.stderr
+    assert "pocket-short.parquet: not a complete parquet file" in done.stdout + done.stderr
     assert not (folder / target).exists()
     assert {path for path, digest in _digests(folder).items() if digest != work[path]} == {score.relative_to(folder)}
     score.unlink()

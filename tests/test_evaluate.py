@@ -156,7 +156,7 @@ def test_results_of_another_model_are_not_mixed_with(
     found = base.get("model", "a pretrained policy")
     assert (
         refused(command, capsys)
-        == f"maxk evaluate: results/{earlier} holds results of {found}, not of tiny; give --name"
+        == f"maxk evaluate: results/{earlier} contains results of {found}, not of tiny; give --name"
     )
     assert asked == []
     assert cli.main(["evaluate", *command, "--name", "mine"]) == 0
@@ -207,16 +207,16 @@ def test_problems_that_cannot_be_read_are_refused_before_the_pipeline(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"tiny": "nowhere"}, "nowhere: no model can be read from there"),
+        ({"tiny": "nowhere"}, "nowhere: cannot be read as a model"),
         ({"tiny": "/nowhere"}, "/nowhere: no such folder; give a folder with a model, or a hub id"),
         ({"own.jsonl": "absent.jsonl"}, "--problems absent.jsonl: no such file"),
         ({"own.jsonl": "owm.jsonl"}, "--problems owm.jsonl: no such file (did you mean 'own.jsonl'?)"),
         ({"own.jsonl": "mbpq"}, "source='mbpq' is unknown (did you mean 'mbpp'?)"),
-        ({"1": "0.5"}, "--temperatures 0.5 0.5: one is given twice"),
-        ({"1": "0.5000001"}, "--temperatures 0.5 0.5000001: one is given twice"),
+        ({"1": "0.5"}, "--temperatures 0.5 0.5: a temperature is given twice"),
+        ({"1": "0.5000001"}, "--temperatures 0.5 0.5000001: a temperature is given twice"),
         ({"4": "0"}, "--n 0: at least 1 sample per problem is needed"),
         ({"4": "-3"}, "--n -3: at least 1 sample per problem is needed"),
-        ({"mine": "default"}, "name 'default' is that of the default experiment"),
+        ({"mine": "default"}, "the name 'default' belongs to the default experiment"),
         ({"mine": "policies"}, "name='policies' is a folder of the default experiment"),
         ({"Snakefile": "Absent"}, "Absent: no such file; run in the folder of the workflow"),
     ],

@@ -192,7 +192,7 @@ MISTAKES = {
     ),
     "off-policy without iterations": Mistake(
         PLAN,
-        ("iterations=1", "set objectives.a.training.iterations to 2 or more"),
+        ("iterations=1", "set objectives.a.training.iterations (paper: 3) or minibatches to 2 or more"),
         mine("objectives: {a: {type: bon_offpolicy, k: 4}}"),
     ),
     "an unknown sandbox": Mistake(
@@ -275,7 +275,7 @@ MISTAKES = {
         BASE, ("'./modle' cannot be loaded", "an existing folder"), base("./modle")
     ),
     "a model folder without weights": Mistake(
-        BASE, ("'./model' holds no *.safetensors", "convert them"), _folder_without_weights
+        BASE, ("'./model' has no *.safetensors", "convert them"), _folder_without_weights
     ),
     "a data file that is not there": Mistake(
         PREPARE, ("datasets.mine.location: no file or folder ./rows.jsonl",), mbpp(location="./rows.jsonl")
@@ -355,7 +355,7 @@ MISTAKES = {
     # ---- results
     "damaged scores": Mistake(
         "maxk table table2",
-        ("pocket-short.parquet: not a whole parquet file", "delete the file and run again"),
+        ("pocket-short.parquet: not a complete parquet file", "delete the file and run again"),
         _damaged_scores,
     ),
     "results of another configuration": Mistake(
@@ -415,7 +415,7 @@ MISTAKES = {
     ),
     "verdicts of other samples": Mistake(
         GRADE,
-        ("samples.verdicts.jsonl is there and holds no verdicts", "name another file"),
+        ("samples.verdicts.jsonl exists and contains no verdicts", "name another file"),
         lambda here: here.jsonl("samples.verdicts.jsonl", {"key": "of another"}),
     ),
 }

@@ -135,7 +135,7 @@ def test_ungraded_samples_are_named_not_averaged(files: tuple[Path, Path]) -> No
     [
         ([{"problem_id": "a", "tests": []}], [], "no tests"),
         ([{"tests": []}], [], r"p.jsonl:1: no known form of problems; got the keys tests; expected one of"),
-        ([PROBLEMS[0], {**PROBLEMS[0], "tests": PROBLEMS[1]["tests"]}], [], "'double' is there twice"),
+        ([PROBLEMS[0], {**PROBLEMS[0], "tests": PROBLEMS[1]["tests"]}], [], "'double' appears twice"),
         (PROBLEMS, [{"problem_id": "x", "program": ""}], "no problem 'x'"),
         (PROBLEMS, [{"problem_id": "any"}], r"s.jsonl:1: no known form of samples; got the keys problem_id"),
         ([[1]], [], r"p.jsonl \(row 1\): expected a JSON object, got int"),
@@ -219,7 +219,7 @@ def test_keys_are_lost_only_where_that_is_asked_for(
     run(files[0], samples, "--ignore", "url,tags")
     assert "s.jsonl: keys that are not read: model, temperature\n" in capsys.readouterr().err
     write(files[0], [{**HUMANEVAL, "time_limit_s": 9}])
-    with pytest.raises(UserError, match=r"problems.jsonl:1: time_limit_s is no key of humaneval's rows"):
+    with pytest.raises(UserError, match=r"problems.jsonl:1: time_limit_s is not a key of humaneval's rows"):
         run(files[0], write(tmp_path / "t.jsonl", [{"task_id": "HumanEval/0", "solution": FULL}]))
 
 
@@ -227,7 +227,7 @@ def test_keys_are_lost_only_where_that_is_asked_for(
 def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, array: bool) -> None:
     text = json.dumps(PROBLEMS[0])[:-1] + ', "time_limit_s": 1, "time_limit_s": 9}'
     (tmp_path / "p.jsonl").write_text(f"[{text}]" if array else text)
-    with pytest.raises(UserError, match=r"p.jsonl.*: .*key 'time_limit_s' is there twice"):
+    with pytest.raises(UserError, match=r"p.jsonl.*: .*key 'time_limit_s' appears twice"):
         run(tmp_path / "p.jsonl", write(tmp_path / "s.jsonl", SAMPLES[:1]))
 
 
@@ -487,7 +487,7 @@ def test_output_never_touches_another_file(files: tuple[Path, Path], tmp_path: P
     notes.write_text("no line end")
     for output in (files[1], notes):
         before = output.read_bytes()
-        with pytest.raises(UserError, match="is there and holds no verdicts"):
+        with pytest.raises(UserError, match="exists and contains no verdicts"):
             run(*files, "--output", output)
         assert output.read_bytes() == before
     with pytest.raises(UserError, match=r"--output: .* cannot be written"):

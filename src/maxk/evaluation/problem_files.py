@@ -146,7 +146,7 @@ def read_problems(path: Path, limits: Limits, form: str | None = None, ignore: C
             left_out[problem_id] = str(reason)
             continue
         if problem_id in tasks and tasks[problem_id].digest() != task.digest():
-            raise UserError(f"{row.where}: problem {problem_id!r} is there twice, with other tests; delete one row")
+            raise UserError(f"{row.where}: problem {problem_id!r} appears twice with different tests; delete one row")
         tasks[problem_id] = task
     if not tasks:
         why = f" that can be graded ({next(iter(left_out.values()))})" if left_out else ""
@@ -164,7 +164,7 @@ def _refuse_lost_keys(row: Row, form: ProblemForm, ignore: Collection[str]) -> N
     """Raises UserError for a setting that would be silently ignored: misspelt, or not supported by the form."""
     if form.name != "maxk":
         if lost := [key for key in (*_SETTINGS, *_FORMER) if key in row.value and key not in ignore]:
-            raise UserError(f"{row.where}: {lost[0]} is no key of {form.name}'s rows; only maxk's own form has it")
+            raise UserError(f"{row.where}: {lost[0]} is not a key of {form.name}'s rows; only maxk's own form has it")
         return
     for key in row.value:
         if key not in _KNOWN and key not in _UNREAD and key not in ignore:

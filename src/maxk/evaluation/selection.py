@@ -98,7 +98,7 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
     for where, verdict in _verdicts(verdicts):
         one_score = next(scores, None) if scores else None
         if not verdict.keys() >= {"outputs", "program"}:
-            raise UserError(f"{where}: holds no outputs, which votes need; {_AGAIN}")
+            raise UserError(f"{where}: contains no outputs, which votes need; {_AGAIN}")
         if HARNESS_ERROR in verdict["statuses"]:
             raise UserError(f"{where}: a sample could not be graded; {_AGAIN}")
         asserts = asserts or verdict.get("judged") == ASSERTS
@@ -110,7 +110,7 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
         if one_score is not None:
             problem.scores.append(one_score)
     if not problems and not short:
-        raise UserError(f"{verdicts}: holds no verdicts")
+        raise UserError(f"{verdicts}: contains no verdicts")
     if not problems:
         raise UserError(f"{verdicts}: no problem has more than {visible} tests; lower --visible")
     return Samples(problems, visible, score, len(short), asserts)

@@ -249,7 +249,7 @@ def _counts(path: Path) -> list[Seed]:
                 if None in row or None in row.values():
                     raise UserError(f"{where}: expected {len(reader.fieldnames or [])} columns, as in the first line")
                 if not name or name in problems:
-                    raise UserError(f"{where}: problem {name!r} is {'there twice' if name else 'no name'}")
+                    raise UserError(f"{where}: problem {name!r} {'appears twice' if name else 'has no name'}")
                 if not 0 <= c <= n or n < 1:
                     raise UserError(f"{where}: expected 1 ≤ n and 0 ≤ c ≤ n, got n = {n}, c = {c}")
                 if n > MOST_SAMPLES:
@@ -258,7 +258,7 @@ def _counts(path: Path) -> list[Seed]:
     except (UnicodeDecodeError, csv.Error, OSError) as error:
         raise UserError(f"{path}: not a CSV file ({error})") from None
     if not seeds:
-        raise UserError(f"{path}: holds no problem")
+        raise UserError(f"{path}: contains no problem")
     names = {seed: f"{path} (seed {seed})" if seed else str(path) for seed in seeds}
     return [Seed(names[seed], problems, COUNTS) for seed, problems in seeds.items()]
 

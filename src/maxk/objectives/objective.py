@@ -141,7 +141,7 @@ class MaxAtK(Objective):
     """Size of the subsets whose maximum counts: an integer, or a schedule over the training run."""
 
     binary: bool = False
-    """Take 1[r = 1] for r: only a full pass counts, and max@k becomes pass@k."""
+    """Replace r by 1[r = 1]: only a full pass counts, and max@k becomes pass@k."""
 
     def __post_init__(self) -> None:
         try:

@@ -48,7 +48,7 @@ class _ClampedLogRatios(MaxAtK):
     off_policy = True
 
     clamp_log_ratio: float | None = math.log(1.2)
-    """log ρ is clamped to ± this number (default: log 1.2), which bounds the variance and costs bias; null: not."""
+    """log ρ is clamped to ± this number (default: log 1.2): less variance, but a bias; null: no clamp."""
 
     @property
     def log_ratio_range(self) -> tuple[float, float]:
@@ -109,7 +109,7 @@ class BonLoo1FirstOrder(_ClampedLogRatios):
 
 @dataclass(frozen=True, kw_only=True)
 class BonOffPolicyLoo2(_ClampedLogRatios):
-    """`bon_loo2`, exact off-policy: i as the k-th member against every other member j in the same company J.
+    """`bon_loo2`, exact off-policy: i as the k-th member against every other member j, with the same companions J.
 
         A_i = (k/n)·(n−1)⁻¹ Σ_{j≠i} mean_J [(max(r_i, max_J r) − max(r_j, max_J r)) Π_{l∈J} ρ_l],
         J ⊆ [n]∖{i,j}, |J| = k−1.

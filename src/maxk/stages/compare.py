@@ -83,7 +83,7 @@ def grading(args: argparse.Namespace) -> Iterator[Callable[[Path], Any]]:
 
         def graded(path: Path) -> Any:
             if args.problems is None:
-                raise UserError(f"{path}: holds no verdicts; if these are samples, give --problems FILE to grade them")
+                raise UserError(f"{path}: contains no verdicts; if it has samples, give --problems FILE to grade them")
             tally = samples().tally(path)
             tally.require_graded()
             return tally

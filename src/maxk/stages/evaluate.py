@@ -87,9 +87,9 @@ def _require_sound(args: argparse.Namespace) -> None:
     if args.n < 1:
         raise UserError(f"--n {args.n}: at least 1 sample per problem is needed")
     if len({f"{one:g}" for one in args.temperatures}) != len(args.temperatures):
-        raise UserError(f"--temperatures {' '.join(map(str, args.temperatures))}: one is given twice")
+        raise UserError(f"--temperatures {' '.join(map(str, args.temperatures))}: a temperature is given twice")
     if _name(args) == "default":
-        raise UserError("name 'default' is that of the default experiment; give another by --name")
+        raise UserError("the name 'default' belongs to the default experiment; choose another with --name")
 
 
 def _settings(defaults: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _require_own_folder(root: str, args: argparse.Namespace) -> None:
     for path in [folder / "config.json", *sorted(folder.parent.glob(f"{folder.name}-t[0-9]*/config.json"))]:
         found = configuration.read_yaml(path)["base"].get("model", "a pretrained policy") if path.exists() else None
         if found and not _same_model(found, args.model):
-            raise UserError(f"{path.parent} holds results of {found}, not of {args.model}; give --name")
+            raise UserError(f"{path.parent} contains results of {found}, not of {args.model}; give --name")
 
 
 def _same_model(one: str, other: str) -> bool:
@@ -198,7 +198,7 @@ def _is_chat_model(model: str, revision: str | None) -> bool:
         return models.tokenizer(model, revision).chat_template is not None
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"{model}: no model can be read from there ({reason[:200]})") from None
+        raise UserError(f"{model}: cannot be read as a model ({reason[:200]})") from None
 
 
 def _configured(own: Mapping[str, Any], temperature: float, args: argparse.Namespace) -> Config:

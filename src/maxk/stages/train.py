@@ -283,7 +283,7 @@ def entropy_targets(config: Config, followed: str, seed: int, batches: int) -> l
     found = training_log.of_policy(config, followed, seed, "entropy")
     if len(found) < batches:
         name = policy_name(followed, seed)
-        raise UserError(f"{name} logged the entropy of {len(found)} generation batches, but {batches} are to follow it")
+        raise UserError(f"{name} logged the entropy of {len(found)} generation batches, but {batches} must follow it")
     return [float(value) for value in found]
 
 

@@ -63,7 +63,7 @@ def require_sound(training: Training, gpus: int) -> None:
     if file is None:
         return
     if not Path(file).is_file():
-        raise UserError(f"training.accelerate: no file {file!r}; config/accelerate/ holds some")
+        raise UserError(f"training.accelerate: no file {file!r}; see config/accelerate/")
     strategy, loads_once = sharding(file)
     if strategy in REPLICATED:
         return

@@ -46,7 +46,7 @@ def milestones(config: Training, prompts: int, count: int) -> list[int]:
     """
     batches = prompts // config.prompts_per_step
     if batches < count:
-        raise UserError(f"milestones={count} of a training of {batches} generation batches; ask for at most {batches}")
+        raise UserError(f"milestones={count} of a training of {batches} generation batches; set at most {batches}")
     return [round(batches * number / count) for number in range(1, count)]
 
 
