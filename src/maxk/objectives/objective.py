@@ -28,11 +28,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
-from maxk.errors import imported, unknown
+from maxk.errors import unknown
 from maxk.objectives import schedule
 from maxk.objectives.keys import accepts, allowed
 from maxk.objectives.schedule import Schedule
 from maxk.objectives.subsets import unusable_groups
+from maxk.plugins import imported
 
 if TYPE_CHECKING:
     from torch import Tensor
