@@ -150,9 +150,9 @@ def _reals(name: str, values: Any) -> Floats:
         raise ValueError(f"{name} must be real numbers ({error})") from None
 
 
-def powers_of_two(limit: int) -> list[int]:
-    """1, 2, 4, … up to a limit: the default values of k."""
-    return [2**i for i in range(limit.bit_length())]
+def usual_ks(n: int) -> list[int]:
+    """1, 2, 4, … and n: the default values of k for n samples a problem."""
+    return sorted({n, *(2**i for i in range(n.bit_length()))})
 
 
 def _integers(name: str, values: Any) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ import pytest
 from maxk import cli
 from maxk.artifacts import json_rows
 from maxk.errors import UserError
+from maxk.estimators import usual_ks
 from maxk.stages import grade
 
 PROBLEMS = [
@@ -60,6 +61,14 @@ def test_verdicts_and_summary(files: tuple[Path, Path], capsys: pytest.CaptureFi
     summary = json.loads(capsys.readouterr().out)
     assert summary["max@k"] == pytest.approx({"1": (0.5 + 1 / 3) / 2, "2": (5 / 6 + 2 / 3) / 2, "3": 1.0})
     assert summary["pass@k"] == pytest.approx({"1": 1 / 3, "2": 2 / 3, "3": 1.0})
+
+
+def test_without_k_max_at_k_is_that_of_compare(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    run(*files)
+    summary = json.loads(capsys.readouterr().out)
+    assert list(summary["max@k"]) == list(summary["pass@k"]) == ["1", "2", "3"]  # n = 3
+    assert usual_ks(12) == [1, 2, 4, 8, 12]
+    assert usual_ks(8) == [1, 2, 4, 8]
 
 
 def test_a_stopped_run_goes_on_where_it_ended(files: tuple[Path, Path]) -> None:

@@ -31,7 +31,6 @@ from typing import Any
 
 from maxk.errors import UserError
 
-_DEFAULT_KS = "1,8,32,128"
 _SAMPLE_FORMS = ("maxk", "evalplus", "livecodebench", "lm-eval", "apps")
 _PROBLEM_FORMS = ("maxk", "humaneval", "mbpp", "livecodebench", "apps")
 _RESULT_FORMS = ("humaneval", "evalplus", "livecodebench", "lm-eval")
@@ -42,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("samples", type=Path)
     parser.add_argument("--to", choices=_RESULT_FORMS, help="also write results in this form, beside the samples")
     parser.add_argument("--output", type=Path, help="verdicts (default: SAMPLES with .verdicts.jsonl)")
-    parser.add_argument(
-        "--k", type=numbers, help=f"values of k, comma-separated (default: those of {_DEFAULT_KS} up to n)"
-    )
+    parser.add_argument("--k", type=numbers, help="values of k, comma-separated (default: 1, 2, 4, … and n)")
     add_options(parser)
 
 
@@ -132,7 +129,7 @@ class Samples:
 def _summary(tally: Any, ks: list[int] | None) -> dict[str, Any]:
     """Counts, and max@k and pass@k as means over problems, if all have the same number of samples.
 
-    `ks` None: those of the default that the samples suffice for. Raises UserError if a sample was not graded.
+    `ks` None: 1, 2, 4, … and n. Raises UserError if a sample was not graded.
     """
     tally.require_graded()
     ranked = tally.sizes.most_common()
@@ -140,19 +137,19 @@ def _summary(tally: Any, ks: list[int] | None) -> dict[str, Any]:
     counts = {"problems": len(ranked), "statuses": dict(tally.statuses), "judged": dict(tally.judged)}
     if not 0 < fewest == n:
         return counts | {"note": f"no max@k: problem {few!r} has {fewest} samples, {many!r} {n}"}
-    return counts | {"samples_a_problem": n} | _estimates(tally.rewards.values(), n, ks or numbers(_DEFAULT_KS))
+    return counts | {"samples_a_problem": n} | _estimates(tally.rewards.values(), n, ks)
 
 
-def _estimates(rewards: Iterable[Counter[float]], n: int, ks: list[int]) -> dict[str, Any]:
+def _estimates(rewards: Iterable[Counter[float]], n: int, ks: list[int] | None) -> dict[str, Any]:
     from maxk import estimators
 
-    kept = [k for k in ks if k <= n]
+    ks = ks or estimators.usual_ks(n)
     each = list(rewards)
-    best = estimators.max_at_k([list(one.elements()) for one in each], kept).mean(axis=0)
-    passed = estimators.pass_at_k(n, [[one[1.0]] for one in each], kept).mean(axis=0)
+    best = estimators.max_at_k([list(one.elements()) for one in each], ks).mean(axis=0)
+    passed = estimators.pass_at_k(n, [[one[1.0]] for one in each], ks).mean(axis=0)
     return {
-        "max@k": dict(zip(kept, best.tolist(), strict=True)),
-        "pass@k": dict(zip(kept, passed.tolist(), strict=True)),
+        "max@k": dict(zip(ks, best.tolist(), strict=True)),
+        "pass@k": dict(zip(ks, passed.tolist(), strict=True)),
     }
 
 
