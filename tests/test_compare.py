@@ -175,7 +175,7 @@ def test_other_problems_and_other_n_are_told(tmp_path: Path) -> None:
     given = paired(read(a, b))
     assert (given.problem_ids, given.n) == (["p", "q"], 4)
     assert given.notes == [
-        "Only the 2 problems that all have are compared, of 3 (with results: a 3, b 2).",
+        "Compared: what all have, 2 of 3 problems (with results: a 3, b 2).",
         "Samples per problem differ (a 4, b 8 to 16): no k above 4; estimates use all samples.",
     ]
     with pytest.raises(UserError, match=r"no problem in common; problems of a: 'p', 'q', 'only-a', c: 'x'"):
@@ -340,7 +340,7 @@ def test_figures_do_not_depend_on_the_users_settings(tmp_path: Path, monkeypatch
         (["a.csv", "s.jsonl"], "s.jsonl: holds no verdicts; if these are samples, give --problems FILE"),
         (["a.csv", "empty.jsonl"], "empty.jsonl: is empty"),
         (["a.csv", "folder"], "folder: is a folder; give the scores of a policy"),
-        (["a.csv", "b=b.csv", "--k", "9"], "--k: every k is above the 4 samples"),
+        (["a.csv", "b=b.csv", "--k", "9"], "--k: every k is above 4, the fewest samples"),
         (["a.csv", "b=b.csv", "--plot", "c.svg"], "--plot: expected a name that ends in .png or .pdf, got c.svg"),
         (["a.csv", "b=b.csv", "--json", "no/c.json"], "no/c.json: cannot be written (No such file or directory)"),
     ],

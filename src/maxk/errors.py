@@ -76,6 +76,11 @@ def described(value: object) -> str:
     return "null" if value is None else f"{type(value).__name__} {text if len(text) <= 60 else text[:60] + '…'}"
 
 
+def counted(number: int, noun: str, nouns: str = "") -> str:
+    """A number of things: 1 dataset, 5 datasets; `nouns` where the plural is not a mere s."""
+    return f"{number} {noun if number == 1 else nouns or f'{noun}s'}"
+
+
 def unknown(got: object, known: Iterable[str]) -> str:
     """The end of a message on an unknown name: the nearest known one, if one is near, and all of them."""
     names = list(known)

@@ -44,7 +44,7 @@ def max_at_k(rewards: ArrayLike, k: ArrayLike) -> Floats:
     if ((ks < 1) | (ks > n)).any():
         wrong = ks[(ks < 1) | (ks > n)].flat[0]
         raise ValueError(
-            f"k = {wrong} with n = {n} samples (the last axis of rewards, shape {rewards.shape}); 1 ≤ k ≤ n is needed"
+            f"k = {wrong} with n = {n} (the last axis of rewards, shape {rewards.shape}); 1 ≤ k ≤ n is needed"
         )
     weights = np.stack([best_of_k_weights(n, one) for one in np.atleast_1d(ks)], axis=-1)
     ascending = np.sort(rewards, axis=-1)
@@ -104,7 +104,7 @@ def best_of_k_weights(n: Any, k: Any) -> Floats:
     """
     n, k = int(_integers("n", n)), int(_integers("k", k))
     if not 1 <= k <= n:
-        raise ValueError(f"k = {k} with n = {n} samples a problem; 1 ≤ k ≤ n is needed")
+        raise ValueError(f"k = {k} with n = {n} (samples a problem); 1 ≤ k ≤ n is needed")
     return _remembered(n, k).copy() if n <= _REMEMBERED else _best_of_k_weights(n, k)
 
 

@@ -162,7 +162,7 @@ class MaxAtK(Objective):
     def _arguments(self, progress: float, n: int) -> dict[str, Any]:
         k = self.k_at(progress)
         if k > n:
-            raise ValueError(f"k = {k} with n = {n} completions a group; 1 ≤ k ≤ n is needed")
+            raise ValueError(f"k = {k} with n = {n} (completions a group); 1 ≤ k ≤ n is needed")
         return {"k": k}
 
     def _values(self, rewards: Tensor) -> Tensor:

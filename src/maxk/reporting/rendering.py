@@ -16,7 +16,7 @@ import pandas as pd
 
 from maxk.artifacts.paths import BASE, command
 from maxk.config import Config
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.reporting import MEAN, estimates, markdown
 from maxk.reporting.load import Scores, load
 from maxk.reporting.tables import PaperTable
@@ -109,7 +109,8 @@ def _notes(
     datasets = list(dict.fromkeys(c.dataset for c in table.columns if c.dataset != MEAN))
     problems = ", ".join(f"{dataset} {scores.problems(dataset)}" for dataset in datasets)
     shown = scores.only(rows, datasets)
-    yield (f"Problems: {problems}; {scores.n} samples per problem; {_seeds(shown)}sandbox: {scores.sandbox}.")
+    samples = counted(scores.n, "sample")
+    yield f"Problems: {problems}; {samples} per problem; {_seeds(shown)}sandbox: {scores.sandbox}."
     yield f"Bold: best; underlined: second. {config.report.confidence:.0%} intervals: statistics.csv."
     yield from markdown.seed_notes(*shown.seed_range)
     yield from _test_notes(scores, config, tests)
@@ -137,7 +138,7 @@ def _test_notes(scores: Scores, config: Config, tests: Mapping[str, Row]) -> Ite
     if any(_significant(test, config) for test in tests.values()):
         yield (
             "*: off-policy BoN is better than the paper's best baseline; Wilcoxon signed-rank test over problems (not "
-            f"of the means), two-sided, Holm-corrected over {markdown.count(len(scores.datasets), 'dataset')}, p < "
+            f"of the means), two-sided, Holm-corrected over {counted(len(scores.datasets), 'dataset')}, p < "
             f"{1 - config.report.confidence:g}. Best baseline, p, rank-biserial r, problems that differ: {listed}."
         )
     few = [header for header, number in differing.items() if number < FEWEST_FOR_SIGNIFICANCE]

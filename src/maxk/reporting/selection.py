@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from maxk.errors import counted
 from maxk.evaluation.selection import DRAWS, Selection
 from maxk.reporting import markdown
 from maxk.statistics import MEAN_BOUNDS
@@ -26,7 +27,7 @@ def to_markdown(name: str, found: Selection, level: float) -> str:
     left_out = f"; {found.left_out} without other tests left out" if found.left_out else ""
     notes = [
         f"Mean reward of the selected sample on the tests that are not visible, {level:.0%} intervals over "
-        f"{markdown.count(found.problems, 'problem')}{left_out}.",
+        f"{counted(found.problems, 'problem')}{left_out}.",
         f"Majority vote of more than one sample: {DRAWS} random draws a problem."
         if found.outputs is not None
         else "No majority vote and no distinct outputs: these programs are judged by asserts and have no outputs.",

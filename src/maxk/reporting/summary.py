@@ -20,6 +20,7 @@ import pandas as pd
 from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, HubBase
+from maxk.errors import counted
 from maxk.reporting import MEAN, comparison, estimates, lineage, markdown, written
 from maxk.reporting.load import Scores
 
@@ -122,13 +123,14 @@ def _what(scores: Scores, config: Config) -> Iterator[str]:
         base = markdown.escape(config.base.model)
     problems = ", ".join(f"{dataset} ({scores.problems(dataset)})" for dataset in scores.datasets)
     trained = (
-        f"{markdown.count(len(config.objectives), 'objective')} trained from it on "
+        f"{counted(len(config.objectives), 'objective')} trained from it on "
         f"{', '.join(config.training.datasets)}, training seeds: {scores.seeds_text()}"
         if config.objectives
         else "Nothing was trained"
     )
+    samples = counted(scores.n, "sample")
     yield (
-        f"Base model: {base}. {trained[0].upper()}{trained[1:]}. Evaluated by {scores.n} samples per problem at "
+        f"Base model: {base}. {trained[0].upper()}{trained[1:]}. Evaluated by {samples} per problem at "
         f"temperature {config.sampling.temperature:g}; problems: {problems}. Sandbox: `{scores.sandbox}`."
     )
 
@@ -147,7 +149,7 @@ def _table(scores: Scores, config: Config, means: pd.DataFrame, differences: pd.
         yield markdown.row([markdown.escape(label), *cells])
     yield ""
     yield (
-        f"Means over {markdown.count(len(scores.datasets), 'dataset')} with {config.report.confidence:.0%} "
+        f"Means over {counted(len(scores.datasets), 'dataset')} with {config.report.confidence:.0%} "
         f"intervals over {markdown.interval_over(*scores.seed_range)}; differences are paired. Each dataset: "
         "table2.md, table3.md; every k: statistics.csv."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from maxk.config.colours import COLOURS
+from maxk.errors import counted
 from maxk.evaluation.comparing import Comparison, Crossing, Difference, Solved
 from maxk.reporting import markdown
 
@@ -14,9 +15,9 @@ _SHOWN = 10  # ids of problems; all are in the JSON
 
 def to_markdown(found: Comparison) -> str:
     """A table of every k per metric and pair, with what is said about crossings and solved problems."""
-    names = [f"{one['name']} ({markdown.count(one['seeds'], 'seed')})" for one in found.systems]
+    names = [f"{one['name']} ({counted(one['seeds'], 'seed')})" for one in found.systems]
     lines = [f"**{markdown.escape(' against '.join(names))}**", ""]
-    lines += [f"{markdown.count(found.problems, 'problem')}, {found.level:.0%} intervals."]
+    lines += [f"{counted(found.problems, 'problem')}, {found.level:.0%} intervals."]
     for metric in dict.fromkeys(one.metric for one in found.estimates):
         lines += ["", *_means(found, metric)]
         pairs: dict[tuple[str, str], list[Difference]] = {}
@@ -73,7 +74,7 @@ def _tests(found: Comparison) -> Iterator[str]:
         pairs = dict.fromkeys(f"{one.a} − {one.b}" for one in found.differences if one.about == about)
         tests = dict.fromkeys(one.test for one in found.differences if one.about == about)
         yield f"About {about}: {', '.join(pairs)} (p: {', '.join(tests)}, two-sided)."
-    compared = markdown.count(len(found.solved), "pair")
+    compared = counted(len(found.solved), "pair")
     yield f"Holm's correction is over {compared} at the same k and metric, not over k."
 
 

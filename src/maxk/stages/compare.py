@@ -99,7 +99,7 @@ def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
         return usual_ks(n)
     kept = sorted({k for k in wanted if k <= n})
     if not kept:
-        raise UserError(f"--k: every k is above the {n} samples that all systems have of every problem")
+        raise UserError(f"--k: every k is above {n}, the fewest samples of a problem")
     if len(kept) < len(set(wanted)):
         print(f"--k: left out those above {n}, the fewest samples of a problem", file=sys.stderr)
     return kept

@@ -29,7 +29,7 @@ from maxk import data
 from maxk.config import Config, HubBase
 from maxk.config.messages import together
 from maxk.data import hub
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.training import accelerate_config
 
 ROOT = configuration.DEFAULTS.parent.parent
@@ -109,7 +109,7 @@ def hub_responds() -> bool:
 def machine_checks(gpu_gb: list[float], online: bool) -> Iterator[Check]:
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     cores, disk_gb = len(os.sched_getaffinity(0)), shutil.disk_usage(".").free / 1e9
-    yield Check("machine", f"{cores} cores, {memory_gb:.0f} GB memory, {disk_gb:.0f} GB of disk free")
+    yield Check("machine", f"{counted(cores, 'core')}, {memory_gb:.0f} GB memory, {disk_gb:.0f} GB of disk free")
     sizes = ", ".join(f"{gb:.0f} GB" for gb in gpu_gb)
     unused = "nvidia-smi is here but torch finds no GPU: `make environment LOCK=gpu`, or fix the driver"
     advice = unused if shutil.which("nvidia-smi") and not gpu_gb else ""
@@ -222,8 +222,8 @@ def obstacles(config: Config, machine: Machine) -> Iterator[str]:
     """What keeps an experiment from running on a machine, each with its fix."""
     if config.gpus > machine.gpus:
         yield (
-            f"it needs {config.gpus} GPU(s), {machine.gpus} found: use such a machine or a cluster (docs/clusters.md), "
-            "or set `gpus` and `training.processes` to what there is"
+            f"it needs {counted(config.gpus, 'GPU')}, {machine.gpus} found: use such a machine or a cluster "
+            "(docs/clusters.md), or set `gpus` and `training.processes` to what there is"
         )
     gpu_gb = needed_gpu_gb(config)
     if config.gpus and machine.gpus and gpu_gb > machine.gpu_gb:

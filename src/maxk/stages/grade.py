@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 
 _SAMPLE_FORMS = ("maxk", "evalplus", "livecodebench", "lm-eval", "apps")
 _PROBLEM_FORMS = ("maxk", "humaneval", "mbpp", "livecodebench", "apps")
@@ -95,7 +95,7 @@ class Samples:
         self.problems = read_problems(problems, limits, args.problem_format, args.ignore)
         if left_out := self.problems.left_out:
             problem_id, reason = next(iter(left_out.items()))
-            print(f"left out {len(left_out)} problems, first {problem_id!r}: {reason}", file=sys.stderr)
+            print(f"left out {counted(len(left_out), 'problem')}, first {problem_id!r}: {reason}", file=sys.stderr)
         cache = VerdictCache(args.cache) if args.cache else None
         self._grader = Grader(None, args.workers, args.sandbox, args.mode, cache)
 
@@ -122,7 +122,7 @@ class Samples:
         sizes = grading.tally.sizes
         if ks and max(ks) > (fewest := min(sizes.values())):
             few = min(sizes, key=sizes.__getitem__)
-            raise UserError(f"--k: {max(ks)} is more than the {fewest} samples of problem {few!r}")
+            raise UserError(f"--k: {max(ks)} is more than the {counted(fewest, 'sample')} of problem {few!r}")
         return grading.finish()
 
 
@@ -136,7 +136,7 @@ def _summary(tally: Any, ks: list[int] | None) -> dict[str, Any]:
     (many, n), (few, fewest) = ranked[0], ranked[-1]
     counts = {"problems": len(ranked), "statuses": dict(tally.statuses), "judged": dict(tally.judged)}
     if not 0 < fewest == n:
-        return counts | {"note": f"no max@k: problem {few!r} has {fewest} samples, {many!r} {n}"}
+        return counts | {"note": f"no max@k: problem {few!r} has {counted(fewest, 'sample')}, {many!r} {n}"}
     return counts | {"samples_a_problem": n} | _estimates(tally.rewards.values(), n, ks)
 
 
