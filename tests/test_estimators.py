@@ -111,7 +111,7 @@ def test_constant_rewards_stay_exactly_constant(value, n):
             r"reward inf of sample 0 in row 1, 0; rewards must be finite",
         ),
         ([0.5, None], 1, "reward nan"),
-        (np.zeros((3, 4)), [1, 5], r"k = 5 with n = 4 samples \(the last axis of rewards, shape \(3, 4\)\)"),
+        (np.zeros((3, 4)), [1, 5], r"k = 5 with n = 4 \(the last axis of rewards, shape \(3, 4\)\)"),
         (np.zeros((3, 0)), 1, r"the last axis, got shape \(3, 0\)"),
         ([[0.5, 1.0], [0.5]], 1, "rewards must be a rectangular array of numbers"),
         (["0.5", "1.0"], 1, "rewards must be real numbers, got <U3"),

@@ -160,7 +160,7 @@ def select(samples: Samples, ks: Sequence[int]) -> Selection:
     each = list(samples.problems.values())
     columns: dict[str, list[Floats]] = {ORACLE: [estimators.max_at_k(one.rewards, list(ks)) for one in each]}
     if samples.visible:
-        name = f"first {counted(samples.visible, 'test')}"
+        name = "first test" if samples.visible == 1 else f"first {samples.visible} tests"
         columns[name] = [by_score(one.visible, one.rewards, ks) for one in each]
     if not samples.asserts:
         columns[MAJORITY] = [by_vote(one.outputs, one.rewards, ks, seed=i) for i, one in enumerate(each)]

@@ -218,8 +218,11 @@ def peak_disk_gb(config: Config, rows: pd.DataFrame, profile: Profile) -> float:
 
 
 # -------------------------------------------------------------------------------------------------------------- text
-def lines(config: Config, rates: Rates, name: str, cores: int) -> Iterator[str]:
-    """The plan as text for a machine of so many cores: the table, the datasets, and the rates with their sources."""
+def lines(config: Config, rates: Rates, name: str, cores: int, here: bool = False) -> Iterator[str]:
+    """The plan as text for a machine of so many cores: the table, the datasets, and the rates with their sources.
+
+    here: whether the cores are those of this machine, which need not be the one with the GPUs.
+    """
     profile = rates.profiles[name]
     rows = plan(config, profile)
     datasets = counted(len(config.evaluated), "dataset")
@@ -229,8 +232,10 @@ def lines(config: Config, rates: Rates, name: str, cores: int) -> Iterator[str]:
     yield ""
     least, in_turn = map(_time, wall_hours(config, rows, profile, cores))
     devices = _devices(config, profile)
-    machine = f"{counted(devices, 'GPU')} and " * bool(devices) + counted(cores, "core")
+    machine = f"{counted(devices, 'GPU')} and " * bool(devices) + "this machine's " * here + counted(cores, "core")
     yield f"{least} on {machine} if none is ever idle; {in_turn} if training, sampling and grading follow one another"
+    if here and devices:
+        yield "for another machine than this one, give its number of cores: `--cores N`"
     yield "not in these times: preparing problems and the base model, scores and reports"
     yield f"{_size(peak_disk_gb(config, rows, profile))} of disk at most, with the checkpoints of training jobs"
     if config.experiments:
