@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from maxk.config.colours import COLOURS
 from maxk.errors import counted
 from maxk.evaluation.comparing import Comparison, Crossing, Difference, Solved
 from maxk.reporting import markdown
@@ -85,6 +84,7 @@ def draw(found: Comparison, path: str) -> None:
     """Curves of all systems against k with their intervals, a panel per metric, as PNG or PDF."""
     import pandas as pd
 
+    from maxk.config.colours import COLOURS
     from maxk.reporting import style
 
     data = pd.DataFrame([one._asdict() for one in found.estimates]).rename(columns={"system": "policy"})
