@@ -55,7 +55,7 @@ def test_a_large_machine_runs_all_scales(experiments: dict[str, Config]) -> None
 def test_a_small_machine_runs_the_pocket_scale(experiments: dict[str, Config]) -> None:
     found = {name: list(doctor.obstacles(config, SMALL)) for name, config in experiments.items()}
     assert found["default"] == []
-    assert any("needs 1 GPU(s), 0 found" in one for one in found["mini"])
+    assert any("needs 1 GPU, 0 found" in one for one in found["mini"])
     assert any("vllm`, which is not installed" in one for one in found["paper"])
 
 
@@ -63,7 +63,7 @@ def test_a_small_machine_runs_the_pocket_scale(experiments: dict[str, Config]) -
     ("change", "expected"),
     [
         ({"gpu_gb": 16.0}, "GB of GPU memory, 16 GB found"),
-        ({"gpus": 4}, "needs 8 GPU(s), 4 found"),
+        ({"gpus": 4}, "needs 8 GPUs, 4 found"),
         ({"vllm": False}, "vllm`, which is not installed"),
         ({"hub": False}, "base.model Qwen/Qwen2.5-Coder-7B-Instruct, datasets.codecontests.location deepmind/"),
     ],
