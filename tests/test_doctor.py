@@ -228,6 +228,36 @@ def test_the_exit_status_says_whether_what_was_asked_for_works(
     assert "default: does not work here:\n  - bad" in printed
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_what_is_being_checked(
+    terminal: bool, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And every result is there before the next check begins."""
+    before: list[str] = []
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    monkeypatch.setattr(doctor, "gpus", list)
+    monkeypatch.setattr(doctor, "hub_responds", lambda: False)
+    monkeypatch.setattr(doctor, "obstacles", lambda config, machine: [])
+
+    def check(config: Config) -> Check:
+        said = capsys.readouterr()
+        before.extend([said.out, said.err])
+        return Check("sandbox", "stands")
+
+    monkeypatch.setattr(doctor, "check_sandbox", check)
+    monkeypatch.setattr(doctor, "check_tracking", lambda config: Check("tracking", "here"))
+    assert cli.main(["doctor"]) == 0
+    assert [line.split()[1] for line in before[0].splitlines()] == ["machine", "gpu", "hub", "vllm", "user", "packages"]
+    erased = before[1].split("\r\x1b[K")
+    assert [text for text in erased if text] == (
+        ["checking GPUs …", "checking the hub …", "checking the sandbox, by attacks …"] if terminal else []
+    )
+    rest = capsys.readouterr()
+    assert rest.out.splitlines()[:1] == ["ok   sandbox    stands"]
+    assert rest.err.endswith("\r\x1b[K") is terminal  # nothing of it stays
+
+
 @pytest.mark.slow
 def test_this_machine_runs_the_pocket_scale(root: Path) -> None:
     """The real command: it must hold for every machine that runs this suite."""
