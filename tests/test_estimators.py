@@ -127,6 +127,11 @@ def test_bad_input_names_what_was_got_and_where(rewards, k, message):
         max_at_k(rewards, k)
 
 
+def test_a_selector_takes_one_k():
+    with pytest.raises(ValueError, match=r"k must be one whole number, got shape \(2,\)"):
+        selected_at_k([0.0, 1.0], [0.0, 1.0], [1, 2])
+
+
 # ---- pass@k
 def test_pass_at_k_equals_the_formula_for_every_small_case():
     for n in range(1, 13):

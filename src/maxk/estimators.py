@@ -102,7 +102,7 @@ def best_of_k_weights(n: Any, k: Any) -> Floats:
     w_n = k/n and w_{i−1}/w_i = (i−k)/(i−1), so the weights are a running product of factors in [0, 1] from
     the top: O(n), no overflow, relative error of a few n·1e-16.
     """
-    n, k = int(_integers("n", n)), int(_integers("k", k))
+    n, k = _whole("n", n), _whole("k", k)
     if not 1 <= k <= n:
         raise ValueError(f"k = {k} with n = {n} (samples a problem); 1 ≤ k ≤ n is needed")
     return _remembered(n, k).copy() if n <= _REMEMBERED else _best_of_k_weights(n, k)
@@ -160,6 +160,13 @@ def _integers(name: str, values: Any) -> NDArray[np.int64]:
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{name} must be whole numbers, got {values!r}")
     return array.astype(np.int64)
+
+
+def _whole(name: str, value: Any) -> int:
+    found = _integers(name, value)
+    if found.ndim:
+        raise ValueError(f"{name} must be one whole number, got shape {found.shape}")
+    return int(found)
 
 
 def _broadcast(**values: Any) -> Sequence[NDArray[np.int64]]:

@@ -32,7 +32,7 @@ from maxk.errors import unknown
 from maxk.objectives import schedule
 from maxk.objectives.keys import accepts, allowed
 from maxk.objectives.schedule import Schedule
-from maxk.objectives.subsets import unusable_groups
+from maxk.objectives.subsets import require_tensors, unusable_groups
 from maxk.plugins import imported
 
 if TYPE_CHECKING:
@@ -101,10 +101,11 @@ class Objective:
         on-policy objectives ignore them. `progress` in [0, 1] drives a schedule of k. A group with a reward that is NaN
         (it could not be graded) or infinite gets all-zero advantages, because every subset that holds this member lacks
         a maximum; so does a group with such a log-ratio, and a group of one. Values beyond the dtype saturate at its
-        largest; they are never NaN. Raises ValueError for shapes and for k > n.
+        largest; they are never NaN. Raises TypeError for what is no tensor, ValueError for shapes and for k > n.
         """
         import torch
 
+        require_tensors(rewards, log_ratios)
         rewards = rewards.detach()
         n = _group_size(rewards, log_ratios)
         arguments = self._arguments(progress, n)
