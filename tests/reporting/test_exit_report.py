@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +58,10 @@ def test_a_run_ends_with_its_result(
     assert "−0.100 [no spread]" in said
     assert "…" not in said
     assert max(map(len, said.splitlines())) <= 80
-    end = f"BoN mean has the highest mean max@128, 0.620. It is above the base model (+0.200 [no spread]). {ONE_SEED}"
+    end = (
+        "BoN mean has the highest mean max@128, 0.620. It is above GRPO (+0.300 [no spread]) and the base model "
+        f"(+0.200 [no spread]). {ONE_SEED}"
+    )
     assert " ".join(said.split()).endswith(f"{end} maxk: done; open results/report.html")
 
 
@@ -86,6 +90,17 @@ def test_a_lead_over_the_second_is_told_beside_that_over_the_base_model(experime
     assert said_of(made) == (
         "BoN mean has the highest mean max@128, 0.620. It is above the second, GRPO (+0.100 [no spread]) and the "
         f"base model (+0.200 [no spread]). {ONE_SEED}"
+    )
+
+
+def test_what_is_and_what_is_not_decided_are_two_parts(experiment: Callable[..., Experiment]) -> None:
+    made = constant(experiment(), grpo=-0.3)
+    for dataset in ("easy", "hard"):
+        made.score("bon_mean/seed0", dataset, [1.0, 0.12] * 6)  # 0.56 beside 0.42 and 0.12
+    assert re.match(
+        r"BoN mean has the highest mean max@128, 0\.560\. It is above GRPO \(\+0\.440 \[\+.*\]\); "
+        r"not distinguishable from the base model \(\+0\.140 \[−.*\]\)\.",
+        said_of(made),
     )
 
 
