@@ -79,7 +79,7 @@ def _significant(test: Row, config: Config) -> bool:
 
 
 def _with_experiments(scores: Scores, config: Config, table: PaperTable) -> tuple[Scores, list[str], list[str]]:
-    """Scores that include those of experiments' policies where they fit, the rows that lack them, and notes on these."""
+    """Scores with those of experiments' policies where they fit, the rows that lack them, and notes on these."""
     of_experiments = [row for row in table.rows or () if config.owner(row) is not None]
     made = table.made_by_experiments(config)
     absent = [row for row in of_experiments if row not in made]
