@@ -10,6 +10,10 @@ from subprocess import CalledProcessError
 # The source beside this Snakefile. (A Snakefile fetched from a repository has none: then the installed maxk runs.)
 SOURCE = Path(str(workflow.current_basedir)).parent.parent / "src"
 sys.path.insert(0, str(SOURCE))
+from maxk.reporting.interruption import Interruption
+
+INTERRUPTION = Interruption(workflow.logger_manager)
+
 from maxk import config as configuration
 from maxk.artifacts import environment, files
 from maxk.resources import gpus, memory
