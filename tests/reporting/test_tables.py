@@ -307,6 +307,14 @@ def test_show_prints_numbers_and_marks(small: Experiment, monkeypatch: pytest.Mo
     assert "\x1b[4m0.625\x1b[0m" in printed.getvalue()  # underlined
 
 
+def test_every_part_of_a_folded_table_says_what_its_rows_are() -> None:
+    lines = [*markdown.head(["policy", "dataset", "solved", "lost"], words=2), "| GRPO | easy | 1 | 22222 |"]
+    assert list(terminal.folded("\n".join(lines), 26)) == [
+        "| policy | dataset | solved |\n| :--- | :--- | ---: |\n| GRPO | easy | 1 |",
+        "| policy | dataset | lost |\n| :--- | :--- | ---: |\n| GRPO | easy | 22222 |",
+    ]
+
+
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_a_table_is_folded_to_the_width_and_never_cut(
     width: int, monkeypatch: pytest.MonkeyPatch, experiment: Callable[..., Experiment]
