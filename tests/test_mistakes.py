@@ -515,8 +515,10 @@ def test_make_adds_nothing_to_what_an_interrupted_run_says(tmp_path: Path) -> No
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert make.stdout is not None
-    assert [make.stdout.readline() for _ in range(2)] == ["snakemake --cores all \n", "at work\n"]
-    os.killpg(make.pid, signal.SIGINT)
+    try:
+        assert [make.stdout.readline() for _ in range(2)] == ["snakemake --cores all \n", "at work\n"]
+    finally:
+        os.killpg(make.pid, signal.SIGINT)
     assert make.stdout.read() == "interrupted\n"
     assert make.wait() == -signal.SIGINT
 
