@@ -142,6 +142,7 @@ def test_a_second_run_does_nothing(finished: Path) -> None:
     done = snakemake(finished)
     assert done.returncode == 0
     assert "Nothing to be done" in done.stdout + done.stderr
+    assert done.stderr.endswith("maxk: nothing to do; open results/seconds/report.html\n")
 
 
 def test_weights_are_not_needed_once_scores_are_there(unfinished: Callable[..., Path]) -> None:

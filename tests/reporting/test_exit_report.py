@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +29,27 @@ def test_a_run_begins_with_a_command_that_shows_how_far_its_jobs_are(
     command = capsys.readouterr().err.removeprefix("maxk: to see how far each job is, in another terminal: ")
     shown = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert shown.stdout.splitlines() == [f"==> {log} <==", "train: 2/32"]
+
+
+@pytest.mark.parametrize("report", [True, False])
+def test_a_run_with_nothing_to_do_says_what_to_open(report: bool, experiment: Callable[..., Experiment]) -> None:
+    """Snakemake itself says that there is nothing to do, and calls no hook; a target may be made without a report."""
+    layout = experiment().config.layout
+    if report:
+        Path(layout.report).parent.mkdir(parents=True, exist_ok=True)
+        Path(layout.report).write_text("<html>")
+    code = f"""
+import logging
+from maxk import config
+from maxk.reporting import exit_report
+logger = logging.getLogger("snakemake")
+logger.addHandler(exit_report.NothingToDo(config.load({layout.config!r})))
+logger.setLevel("INFO")
+logger.info("Conda environments: ignored")
+logger.info("Nothing to be done (all requested files are present and up to date).")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == f"maxk: nothing to do; open results/{'report.html' if report else ''}\n"
 
 
 def said_of(made: Experiment) -> str:

@@ -59,6 +59,7 @@ with user_errors():
     )
 
 OUT = CONFIG.layout
+workflow.logger_manager.logger.addHandler(exit_report.NothingToDo(CONFIG))
 RUN_LOCK = []  # open handle of the lock that this run holds until it ends (setup.smk)
 
 # Every job's shell reads this file first. It is sourced, so that an error shows the command and not a page of shell.
