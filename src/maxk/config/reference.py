@@ -79,7 +79,7 @@ drop the default `experiments`). Single values can be given on the command line:
 Keys, names and values are checked before any job starts, data files when they are read; an unknown key is refused
 with the nearest known one. Two mistakes end in Snakemake's own traceback, since it reads them before this workflow; its
 last line names them: a `--configfile` that is not there, and an override by a key with a dot (write
-`'training={epochs: 0.5}'`, not `training.epochs=0.5`). `make run CONFIG=FILE` looks for the file first.
+`'training={epochs: 0.5}'`, not `training.epochs=0.5`). `make run CONFIG=config/mini.yaml` looks for the file first.
 """
 
 
