@@ -142,6 +142,7 @@ def test_a_second_run_does_nothing(finished: Path) -> None:
     done = snakemake(finished)
     assert done.returncode == 0
     assert "Nothing to be done" in done.stdout + done.stderr
+    assert done.stderr.endswith("maxk: nothing to do; open results/seconds/report.html\n")
 
 
 def test_weights_are_not_needed_once_scores_are_there(unfinished: Callable[..., Path]) -> None:
@@ -354,6 +355,6 @@ def test_on_a_terminal_the_result_comes_after_the_progress_bars(unfinished: Call
     assert not line.search(said.decode())
     assert all(line.search(log.read_text()) for log in (folder / "results/seconds/logs/verify").rglob("*.log"))
     shown = " ".join(re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", result).split())
-    for part in ("max@16 − GRPO", "Off-policy BoN, exact", "differences are paired", "One training seed: no claim"):
+    for part in ("max@16 − GRPO", "Exact off-policy BoN", "differences are paired", "One training seed: no claim"):
         assert part in shown, part
     assert shown.endswith("maxk: done; open results/seconds/report.html")

@@ -56,7 +56,7 @@ def test_every_temperature_is_an_experiment(folder: Path, asked: list[Config], c
         assert (config.base.model, config.objectives, config.policies) == ("tiny", {}, ["base"])
         assert config.datasets["own"].source == "jsonl"
         assert config.datasets["own"].location == "own.jsonl"
-        assert (config.sampling.n, config.report.ks, config.report.headline_k) == (12, (1, 2, 4, 8), 8)
+        assert (config.sampling.n, config.report.ks, config.report.headline_k) == (12, (1, 2, 4, 8, 12), 12)
         assert config.sampling.stop == ()  # no chat template
         assert not config.prompt.chat  # the tiny model's tokenizer has no chat template
 

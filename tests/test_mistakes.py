@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -497,6 +499,38 @@ def _make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     shutil.copy(ROOT / "pyproject.toml", folder)
     shutil.copytree(ROOT / "requirements", folder / "requirements")
     return subprocess.run(["make", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_make_adds_nothing_to_what_an_interrupted_run_says(tmp_path: Path) -> None:
+    """Ctrl-C reaches make, its shell and Snakemake, which ends with a status that make would report."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    program = tmp_path / ".venv" / "bin" / "snakemake"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\ntrap 'echo interrupted; exit 1' INT\necho at work\nwhile :; do sleep 0.1; done\n")
+    program.chmod(0o755)
+    make = subprocess.Popen(
+        ["make", "LOCK=cpu", "--assume-old=.venv/.ready-cpu", "run"],
+        **{"cwd": tmp_path, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert make.stdout is not None
+    try:
+        assert [make.stdout.readline() for _ in range(2)] == ["snakemake --cores all \n", "at work\n"]
+    finally:
+        os.killpg(make.pid, signal.SIGINT)
+    assert make.stdout.read() == "interrupted\n"
+    assert make.wait() == -signal.SIGINT
+
+
+def test_a_run_that_fails_is_told_by_make(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    program = tmp_path / ".venv" / "bin" / "snakemake"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    make = ["make", "LOCK=cpu", "--assume-old=.venv/.ready-cpu", "run"]
+    assert subprocess.run(make, cwd=tmp_path, capture_output=True).returncode == 2
 
 
 def test_a_python_that_is_too_old(tmp_path: Path) -> None:

@@ -103,14 +103,14 @@ def test_samples_are_graded_and_selected(here: Path, capsys: pytest.CaptureFixtu
     found = {(one["selector"], one["k"]): one["mean"] for one in content["rewards"]}
     # Tests 2 and 3 are scored: rewards 1, 1, 0, 0. The first test passes for three, two of which are right.
     assert found["oracle", 4] == 1.0
-    assert found["first 1 test", 4] == pytest.approx(2 / 3)
+    assert found["first test", 4] == pytest.approx(2 / 3)
     assert found["majority vote", 4] == 1.0
     assert found["rm", 4] == 0.0
     assert found["rm", 1] == found["random", 4] == found["oracle", 1] == 0.5
     assert content["distinct_programs"]["4"] == 4.0
     assert content["distinct_outputs"]["4"] == 2.0  # of ECHO and of FIRST; LOOP has none
     said = capsys.readouterr()
-    assert "| k | oracle | first 1 test | majority vote | rm | random |" in said.out
+    assert "| k | oracle | first test | majority vote | rm | random |" in said.out
     assert "not read" not in said.err
 
 
@@ -138,11 +138,11 @@ def test_asserts_leave_no_outputs_to_vote_on(here: Path, capsys: pytest.CaptureF
     assert run("f.jsonl", "--problems", "mbpp.jsonl", "--json", "all.json", "--workers", "1") == 0
     assert json.loads(Path("f.verdicts.jsonl").read_text().splitlines()[0])["judged"] == "asserts"
     content = json.loads(Path("all.json").read_text())["f.jsonl"]
-    assert {one["selector"] for one in content["rewards"]} == {"oracle", "first 1 test", "random"}
+    assert {one["selector"] for one in content["rewards"]} == {"oracle", "first test", "random"}
     assert content["distinct_outputs"] is None
     assert content["distinct_programs"]["3"] == 2.0
     said = capsys.readouterr().out
-    assert "| k | oracle | first 1 test | random | distinct programs |" in said
+    assert "| k | oracle | first test | random | distinct programs |" in said
     assert "No majority vote and no distinct outputs: these programs are judged by asserts" in said
 
 

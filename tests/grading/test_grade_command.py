@@ -12,7 +12,8 @@ import pytest
 
 from maxk import cli
 from maxk.artifacts import json_rows
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
+from maxk.estimators import usual_ks
 from maxk.stages import grade
 
 PROBLEMS = [
@@ -60,6 +61,35 @@ def test_verdicts_and_summary(files: tuple[Path, Path], capsys: pytest.CaptureFi
     summary = json.loads(capsys.readouterr().out)
     assert summary["max@k"] == pytest.approx({"1": (0.5 + 1 / 3) / 2, "2": (5 / 6 + 2 / 3) / 2, "3": 1.0})
     assert summary["pass@k"] == pytest.approx({"1": 1 / 3, "2": 2 / 3, "3": 1.0})
+
+
+def test_without_k_max_at_k_is_that_of_compare(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    run(*files)
+    summary = json.loads(capsys.readouterr().out)
+    assert list(summary["max@k"]) == list(summary["pass@k"]) == ["1", "2", "3"]  # n = 3
+    assert usual_ks(12) == [1, 2, 4, 8, 12]
+    assert usual_ks(8) == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "\n"])
+def test_a_file_without_samples_is_an_error(
+    content: str, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files[1].write_text(content)
+    assert cli.main(["grade", *map(str, files), "--workers", "1"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"maxk grade: {files[1]}: holds no samples"
+    assert not files[1].with_suffix(".verdicts.jsonl").exists()
+
+
+def test_one_of_a_kind_is_no_plural(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert [counted(n, "sample") for n in (0, 1, 2)] == ["0 samples", "1 sample", "2 samples"]
+    assert [counted(n, "policy", "policies") for n in (1, 2)] == ["1 policy", "2 policies"]
+    write(files[1], SAMPLES[:1])
+    run(*files)
+    assert "'any' has 0 samples, 'double' 1" in json.loads(capsys.readouterr().out)["note"]
+    write(files[1], [SAMPLES[0], SAMPLES[3]])
+    with pytest.raises(UserError, match=r"2 is more than the 1 sample of problem 'double'"):
+        run(*files, "--k", "2")
 
 
 def test_a_stopped_run_goes_on_where_it_ended(files: tuple[Path, Path]) -> None:

@@ -77,7 +77,10 @@ also drop the default `experiments`). Single values can be given on the command 
 `results/{name}/`.
 
 Keys, names and values are checked before any job starts; data files are checked when they are read. An unknown key is
-refused, and the error names the nearest known key.
+refused, and the error names the nearest known key. Two mistakes end in Snakemake's own traceback, because it finds them
+before this workflow starts; the last line names them: a `--configfile` that does not exist, and an override by a key
+with a dot (write `'training={epochs: 0.5}'`, not `training.epochs=0.5`). `make run CONFIG=config/mini.yaml` looks for
+the file first.
 """
 
 

@@ -90,7 +90,7 @@ class Heldout(Section):
 
     every: Count = Field(description="Generation batches between evaluations.")
     problems: Count = Field(
-        description="Held-out problems, with `num_generations` completions each; logs max@k for k = 1, 2, 4 … n."
+        description="Held-out problems, with `num_generations` completions each; logs max@k for k = 1, 2, 4, … and n."
     )
 
 

@@ -23,7 +23,7 @@ from maxk.artifacts import packed_tests
 from maxk.artifacts.digests import digest_of
 from maxk.artifacts.json_rows import Row, encodable, identifier, list_of, number, rows, text
 from maxk.artifacts.json_text import parsed
-from maxk.errors import UserError, described, suggest
+from maxk.errors import UserError, counted, described, suggest
 from maxk.evaluation import function_tests
 from maxk.grading import CheckerProgram, Limits, Submission, extract_program
 from maxk.grading.comparison import LINES, RULES, TOKENS
@@ -316,7 +316,7 @@ def _apps(row: Row, problem_id: str, limits: Limits) -> Task:
     cases = Row(f"{row.where}: input_output", cases if isinstance(cases, dict) else {})
     inputs, outputs = (list_of(cases, key, object, optional=True) for key in ("inputs", "outputs"))
     if not inputs or len(inputs) != len(outputs):
-        raise _LeftOut(f"{len(inputs)} inputs and {len(outputs)} outputs")
+        raise _LeftOut(f"{counted(len(inputs), 'input')} and {counted(len(outputs), 'output')}")
     if cases.value.get("fn_name"):
         function = text(cases, "fn_name")
         tests = [

@@ -27,7 +27,7 @@ from typing import Any
 
 from maxk.artifacts.digests import digest_of, digest_of_text
 from maxk.artifacts.json_rows import Row, rows
-from maxk.errors import UserError, described
+from maxk.errors import UserError, counted, described
 from maxk.evaluation.problem_files import Problems, Task
 from maxk.evaluation.result_files import Graded
 from maxk.evaluation.sample_files import Sample, SampleFile
@@ -157,10 +157,11 @@ class Grading:
             if (verdict := next(known, None)) is not None:
                 self._require_current(verdict, sample, task)
                 self.tally.add(verdict)
+        if self.total == 0:
+            raise UserError(f"{samples.path}: holds no samples")
         if self.done > self.total:
-            raise UserError(
-                f"{output} has {self.done} verdicts but {samples.path} only {self.total} samples; name another --output"
-            )
+            done, total = counted(self.done, "verdict"), counted(self.total, "sample")
+            raise UserError(f"{output} has {done} but {samples.path} only {total}; name another --output")
 
     @property
     def total(self) -> int:

@@ -23,7 +23,7 @@ from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.config import Config
 from maxk.errors import UserError, no_such_file
-from maxk.estimators import powers_of_two
+from maxk.estimators import usual_ks
 from maxk.resources import gpus
 
 # Keys that a config file may not set, and what sets them.
@@ -96,7 +96,7 @@ def _settings(defaults: Mapping[str, Any], args: argparse.Namespace) -> dict[str
     """What all temperatures share: the defaults, over them the config file, and over both the command line."""
     given = _config_file(args.config) if args.config else {}
     base = given.get("base", {})
-    ks = powers_of_two(args.n)
+    ks = usual_ks(args.n)
     own_defaults = {
         "prompt": {"template": TEMPLATE, "chat": _is_chat_model(args.model, base.get("revision"))},
         "sampling": {"max_tokens": 512},
