@@ -129,11 +129,11 @@ def test_a_section_that_is_none_is_refused(
     ("shown", "content", "gpus", "device"),
     [
         (0, "", 0, "CPU"),
-        (2, "", 2, "1 of 2 GPU(s)"),
-        (2, "sampling: {shards: 4}", 2, "2 of 2 GPU(s)"),
-        (4, "sampling: {backend: vllm, vllm: {tensor_parallel: 2}}", 4, "2 of 4 GPU(s)"),
+        (2, "", 2, "1 of 2 GPUs"),
+        (2, "sampling: {shards: 4}", 2, "2 of 2 GPUs"),
+        (4, "sampling: {backend: vllm, vllm: {tensor_parallel: 2}}", 4, "2 of 4 GPUs"),
         (2, "gpus: 0", 0, "CPU"),
-        (0, "gpus: 1", 1, "1 of 1 GPU(s)"),
+        (0, "gpus: 1", 1, "1 of 1 GPU"),
     ],
 )
 def test_visible_gpus_are_used_unless_the_file_says_otherwise(

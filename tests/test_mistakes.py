@@ -410,7 +410,7 @@ MISTAKES = {
         "maxk grade problems.jsonl sample.jsonl", ("sample.jsonl: no such file (did you mean 'samples.jsonl'?)",)
     ),
     "more than there are samples": Mistake(
-        f"{GRADE} --k 1,8", ("--k: 8 is more than the 1 samples of problem 'double'",)
+        f"{GRADE} --k 1,8", ("--k: 8 is more than the 1 sample of problem 'double'",)
     ),
     "a sandbox of another kind": Mistake(
         f"{GRADE} --sandbox docker", ("sandbox: 'docker' is not one of auto, bubblewrap",)

@@ -22,7 +22,7 @@ from typing import Any
 from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.config import Config
-from maxk.errors import UserError, no_such_file
+from maxk.errors import UserError, counted, no_such_file
 from maxk.estimators import usual_ks
 from maxk.resources import gpus
 
@@ -145,7 +145,7 @@ def _same_model(one: str, other: str) -> bool:
 def _device(config: Config) -> str:
     """The devices that sampling uses at once."""
     used = min(config.gpus, config.sampling.shards * config.sampling.gpus)
-    return f"{used} of {config.gpus} GPU(s)" if used else "CPU"
+    return f"{used} of {counted(config.gpus, 'GPU')}" if used else "CPU"
 
 
 def _datasets(problems: Sequence[str]) -> dict[str, Any]:
