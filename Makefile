@@ -58,12 +58,18 @@ endif
 
 environment: $(READY)
 
+# On Ctrl-C the command says how to go on, and make nothing.
+define calmly
+@echo "$(1)"
+@trap 'exit 0' INT; $(1)
+endef
+
 run: $(READY)
-	snakemake --cores all $(if $(CONFIG),--configfile $(CONFIG))
+	$(call calmly,snakemake --cores all $(if $(CONFIG),--configfile $(CONFIG)))
 
 study: $(READY)
-	snakemake --cores all --configfile config/study.yaml -- experiments
-	snakemake --cores all --configfile config/study.yaml
+	$(call calmly,snakemake --cores all --configfile config/study.yaml -- experiments)
+	$(call calmly,snakemake --cores all --configfile config/study.yaml)
 	python docs/study.py results/study
 
 test: $(READY)
@@ -127,7 +133,7 @@ docs: $(VENV)/.docs
 	mkdocs build --strict
 
 ui: $(READY)
-	maxk ui $(if $(CONFIG),--config $(CONFIG))
+	$(call calmly,maxk ui $(if $(CONFIG),--config $(CONFIG)))
 
 clean:
 	rm -rf $(VENV) .venv-audit .venv-bounds .venv-build .venv-integrations .venv-lock dist .pytest_cache .mypy_cache .ruff_cache site

@@ -14,7 +14,7 @@ from maxk.cli import STAGES, parser
 
 # A part may import only parts of the rows above its own.
 LAYERS = [
-    {"errors", "schema", "estimators", "statistics", "progress"},
+    {"errors", "plugins", "schema", "estimators", "statistics", "progress"},
     {"objectives", "grading", "artifacts"},
     {"data", "trl", "integrations"},
     {"config"},
@@ -31,7 +31,7 @@ LAYERS = [
 LIGHT_CORE = {
     "estimators": set(),
     "statistics": set(),
-    "objectives": {"errors"},
+    "objectives": {"errors", "plugins"},
     "grading": {"errors"},
     "trl": {"errors", "estimators", "objectives"},
 }

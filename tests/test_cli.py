@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import pytest
 from maxk import cli
 from maxk.artifacts import files
 from maxk.config import Config
+from maxk.errors import LESS_MEMORY, resource_error
 from maxk.stages import score
 
 
@@ -31,6 +33,15 @@ def test_bugs_keep_their_traceback(configured: Config, monkeypatch: pytest.Monke
     monkeypatch.setattr(score, "run", lambda args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(["score", "base"])
+
+
+def test_only_a_lack_of_memory_asks_for_smaller_jobs() -> None:
+    kept = "run again: finished work is kept"
+    assert resource_error(OSError(errno.ENOMEM, "…", "big.bin")) == f"big.bin: memory ran out; {LESS_MEMORY}"
+    assert str(resource_error(RuntimeError("CUDA out of memory"))).endswith(f"run fewer jobs at once, and {kept}")
+    full = OSError(errno.ENOSPC, "No space left on device", "memory ran out")  # a file's name
+    assert resource_error(full) == f"memory ran out: the disk is full; free some space and {kept}"
+    assert resource_error(ValueError("1")) is None
 
 
 def test_configure_refuses_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: Config) -> None:

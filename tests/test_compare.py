@@ -19,6 +19,7 @@ from maxk.artifacts.records import Provenance
 from maxk.errors import UserError
 from maxk.evaluation.comparing import compare
 from maxk.evaluation.systems import paired, read_results, read_system
+from maxk.reporting.systems import to_markdown
 
 PROBLEM = {"problem_id": "double", "tests": [{"stdin": "2", "expected": "4"}, {"stdin": "5", "expected": "10"}]}
 RIGHT, HALF, WRONG = "print(2 * int(input()))", "print(4)", "print(0)"
@@ -91,7 +92,12 @@ def test_one_seed_is_tested_by_sign_flips_and_says_so(tmp_path: Path) -> None:
     assert one.p == pytest.approx(exact, abs=0.01)
     interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
     assert (one.low, one.high) == pytest.approx((interval.low, interval.high), abs=1e-4)
-    assert any("say nothing about how another training" in note for note in found.notes)
+    assert "There is one set of samples of each system: intervals and tests are about these samples" in found.notes[0]
+    text = to_markdown(found)
+    assert text.startswith("**a against b**\n")
+    assert "seed" not in text
+    assert "| pass@k | a − b | p |\n" in text  # one pair: nothing to correct
+    assert text.endswith("\n\na − b: a statement about sets of samples; p is two-sided, by sign flips.\n")
 
 
 def test_seeds_widen_the_interval_and_change_what_it_is_about(tmp_path: Path) -> None:
@@ -112,8 +118,10 @@ def test_seeds_widen_the_interval_and_change_what_it_is_about(tmp_path: Path) ->
     assert many.differences[0].low < 0 < many.differences[0].high
     assert many.differences[0].p > 0.05
     assert many.differences[0].about == "methods"
-    assert not any("One set of samples" in note for note in many.notes)
+    assert not any("one set of samples" in note for note in many.notes)
     assert [system["seeds"] for system in many.systems] == [2, 2]
+    assert to_markdown(many).startswith("**a (2 seeds) against b (2 seeds)**\n")
+    assert to_markdown(many).endswith("\n\na − b: a statement about methods; p is two-sided, by crossed t.\n")
 
 
 def test_a_seed_column_is_read(tmp_path: Path) -> None:
@@ -144,6 +152,8 @@ def test_holm_is_over_the_pairs_at_one_k(tmp_path: Path) -> None:
         order = sorted(family, key=lambda one: one.p)
         corrected = np.maximum.accumulate([min(1, one.p * (3 - i)) for i, one in enumerate(order)])
         assert [one.p_holm for one in order] == pytest.approx(corrected)
+    assert "| pass@k | a − c | p | p (Holm) |" in to_markdown(found)
+    assert "Holm's correction is over the 3 pairs at the same k" in to_markdown(found)
 
 
 @pytest.mark.parametrize("swap", [False, True])
@@ -175,7 +185,7 @@ def test_other_problems_and_other_n_are_told(tmp_path: Path) -> None:
     given = paired(read(a, b))
     assert (given.problem_ids, given.n) == (["p", "q"], 4)
     assert given.notes == [
-        "Only the 2 problems that all have are compared, of 3 (with results: a 3, b 2).",
+        "Compared: what all have, 2 of 3 problems (with results: a 3, b 2).",
         "Samples per problem differ (a 4, b 8 to 16): no k above 4; estimates use all samples.",
     ]
     with pytest.raises(UserError, match=r"no problem in common; problems of a: 'p', 'q', 'only-a', c: 'x'"):
@@ -256,9 +266,9 @@ def test_scores_of_the_pipeline(tmp_path: Path) -> None:
         ("problem,n,c\np,4,1,9\n", r"a.csv:2: expected 3 columns"),
         ("problem,n,c\np,4,5\n", r"a.csv:2: expected 1 ≤ n and 0 ≤ c ≤ n, got n = 4, c = 5"),
         ("problem,n,c\np,0,0\n", r"a.csv:2: expected 1 ≤ n"),
-        ("problem,n,c\np,4,1\np,4,1\n", r"a.csv:3: problem 'p' is there twice"),
-        ("problem,n,c\n,4,1\n", r"a.csv:2: problem '' is no name"),
-        ("problem,n,c\n", r"a.csv: holds no problem"),
+        ("problem,n,c\np,4,1\np,4,1\n", r"a.csv:3: problem 'p' appears twice"),
+        ("problem,n,c\n,4,1\n", r"a.csv:2: problem '' has no name"),
+        ("problem,n,c\n", r"a.csv: contains no problem"),
         ("", r"a.csv:1: expected the columns problem, n, c and perhaps seed, got none"),
         ('problem,n,c\n"p,4,1\n', r"a.csv: not a CSV file"),
     ],
@@ -337,10 +347,10 @@ def test_figures_do_not_depend_on_the_users_settings(tmp_path: Path, monkeypatch
         (["a.csv"], "give two or more systems"),
         (["a.csv", "none.csv"], "none.csv: no such file"),
         (["a.csv", "a.csv"], "two systems are called 'a'; name them"),
-        (["a.csv", "s.jsonl"], "s.jsonl: holds no verdicts; if these are samples, give --problems FILE"),
-        (["a.csv", "empty.jsonl"], "empty.jsonl: is empty"),
+        (["a.csv", "s.jsonl"], "s.jsonl: contains no verdicts; if it has samples, give --problems FILE"),
+        (["a.csv", "empty.jsonl"], "empty.jsonl: the file is empty"),
         (["a.csv", "folder"], "folder: is a folder; give the scores of a policy"),
-        (["a.csv", "b=b.csv", "--k", "9"], "--k: every k is above the 4 samples"),
+        (["a.csv", "b=b.csv", "--k", "9"], "--k: every k is above 4, the fewest samples"),
         (["a.csv", "b=b.csv", "--plot", "c.svg"], "--plot: expected a name that ends in .png or .pdf, got c.svg"),
         (["a.csv", "b=b.csv", "--json", "no/c.json"], "no/c.json: cannot be written (No such file or directory)"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -423,6 +424,15 @@ def test_chat_models_stop_at_the_closing_fence(root: Path, defaults: dict) -> No
 def test_reference_of_all_keys_is_up_to_date(root: Path) -> None:
     """Update with: python -m maxk.config.reference > config/README.md"""
     assert (root / "config" / "README.md").read_text(encoding="utf-8") == reference()
+
+
+def test_reference_titles_every_section_by_its_key() -> None:
+    """Not by the name of its class, which no config file has."""
+    titles = [line for line in reference().splitlines() if line.startswith("## ") and line != "## Top level"]
+    keys = [re.findall(r"`([^`]+)`", title)[0].split(".") for title in titles]
+    assert {key[0] for key in keys} <= configuration.Config.model_fields.keys()
+    assert ["training", "entropy_bonus"] in keys
+    assert ["experiments", "NAME", "rules"] in keys
 
 
 def test_reference_names_every_key_of_every_objective(root: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_large_machine_runs_all_scales(experiments: dict[str, Config]) -> None
 def test_a_small_machine_runs_the_pocket_scale(experiments: dict[str, Config]) -> None:
     found = {name: list(doctor.obstacles(config, SMALL)) for name, config in experiments.items()}
     assert found["default"] == []
-    assert any("needs 1 GPU(s), 0 found" in one for one in found["mini"])
+    assert any("needs 1 GPU, 0 found" in one for one in found["mini"])
     assert any("vllm`, which is not installed" in one for one in found["paper"])
 
 
@@ -63,7 +63,7 @@ def test_a_small_machine_runs_the_pocket_scale(experiments: dict[str, Config]) -
     ("change", "expected"),
     [
         ({"gpu_gb": 16.0}, "GB of GPU memory, 16 GB found"),
-        ({"gpus": 4}, "needs 8 GPU(s), 4 found"),
+        ({"gpus": 4}, "needs 8 GPUs, 4 found"),
         ({"vllm": False}, "vllm`, which is not installed"),
         ({"hub": False}, "base.model Qwen/Qwen2.5-Coder-7B-Instruct, datasets.codecontests.location deepmind/"),
     ],
@@ -88,7 +88,7 @@ def mbpp(**changes: Any) -> dict[str, Any]:
     [
         ({}, "base.model models/small-code-model: neither a local path nor in the Hugging Face cache"),
         ({"base": {"source": "hub", "model": "./mine"}}, "base.model ./mine: no such file or folder"),
-        (MODEL, "base.model tests/data: the folder holds no *.safetensors"),
+        (MODEL, "base.model tests/data: the folder has no *.safetensors"),
         (mbpp(location="rows.jsonl"), "datasets.mbpp.location rows.jsonl: no such file or folder"),
         (mbpp(location="org/set"), "datasets.mbpp.location org/set: no such file or folder, and no `revision` pins"),
         (mbpp(length={"tokenizer": "org/model"}), "datasets.mbpp.length.tokenizer org/model: neither a local path"),
@@ -226,6 +226,36 @@ def test_the_exit_status_says_whether_what_was_asked_for_works(
     printed = capsys.readouterr().out
     assert ("smoke-mbpp.yaml: works here" in printed) is (status == 0)
     assert "default: does not work here:\n  - bad" in printed
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_what_is_being_checked(
+    terminal: bool, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And every result is there before the next check begins."""
+    before: list[str] = []
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    monkeypatch.setattr(doctor, "gpus", list)
+    monkeypatch.setattr(doctor, "hub_responds", lambda: False)
+    monkeypatch.setattr(doctor, "obstacles", lambda config, machine: [])
+
+    def check(config: Config) -> Check:
+        said = capsys.readouterr()
+        before.extend([said.out, said.err])
+        return Check("sandbox", "stands")
+
+    monkeypatch.setattr(doctor, "check_sandbox", check)
+    monkeypatch.setattr(doctor, "check_tracking", lambda config: Check("tracking", "here"))
+    assert cli.main(["doctor"]) == 0
+    assert [line.split()[1] for line in before[0].splitlines()] == ["machine", "gpu", "hub", "vllm", "user", "packages"]
+    erased = before[1].split("\r\x1b[K")
+    assert [text for text in erased if text] == (
+        ["checking GPUs …", "checking the hub …", "checking the sandbox, by attacks …"] if terminal else []
+    )
+    rest = capsys.readouterr()
+    assert rest.out.splitlines()[:1] == ["ok   sandbox    stands"]
+    assert rest.err.endswith("\r\x1b[K") is terminal  # nothing of it stays
 
 
 @pytest.mark.slow

@@ -111,7 +111,7 @@ def test_constant_rewards_stay_exactly_constant(value, n):
             r"reward inf of sample 0 in row 1, 0; rewards must be finite",
         ),
         ([0.5, None], 1, "reward nan"),
-        (np.zeros((3, 4)), [1, 5], r"k = 5 with n = 4 samples \(the last axis of rewards, shape \(3, 4\)\)"),
+        (np.zeros((3, 4)), [1, 5], r"k = 5 with n = 4 \(the last axis of rewards, shape \(3, 4\)\)"),
         (np.zeros((3, 0)), 1, r"the last axis, got shape \(3, 0\)"),
         ([[0.5, 1.0], [0.5]], 1, "rewards must be a rectangular array of numbers"),
         (["0.5", "1.0"], 1, "rewards must be real numbers, got <U3"),
@@ -125,6 +125,11 @@ def test_constant_rewards_stay_exactly_constant(value, n):
 def test_bad_input_names_what_was_got_and_where(rewards, k, message):
     with pytest.raises(ValueError, match=message):
         max_at_k(rewards, k)
+
+
+def test_a_selector_takes_one_k():
+    with pytest.raises(ValueError, match=r"k must be one whole number, got shape \(2,\)"):
+        selected_at_k([0.0, 1.0], [0.0, 1.0], [1, 2])
 
 
 # ---- pass@k

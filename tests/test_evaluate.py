@@ -56,7 +56,7 @@ def test_every_temperature_is_an_experiment(folder: Path, asked: list[Config], c
         assert (config.base.model, config.objectives, config.policies) == ("tiny", {}, ["base"])
         assert config.datasets["own"].source == "jsonl"
         assert config.datasets["own"].location == "own.jsonl"
-        assert (config.sampling.n, config.report.ks, config.report.headline_k) == (12, (1, 2, 4, 8), 8)
+        assert (config.sampling.n, config.report.ks, config.report.headline_k) == (12, (1, 2, 4, 8, 12), 12)
         assert config.sampling.stop == ()  # no chat template
         assert not config.prompt.chat  # the tiny model's tokenizer has no chat template
 
@@ -129,11 +129,11 @@ def test_a_section_that_is_none_is_refused(
     ("shown", "content", "gpus", "device"),
     [
         (0, "", 0, "CPU"),
-        (2, "", 2, "1 of 2 GPU(s)"),
-        (2, "sampling: {shards: 4}", 2, "2 of 2 GPU(s)"),
-        (4, "sampling: {backend: vllm, vllm: {tensor_parallel: 2}}", 4, "2 of 4 GPU(s)"),
+        (2, "", 2, "1 of 2 GPUs"),
+        (2, "sampling: {shards: 4}", 2, "2 of 2 GPUs"),
+        (4, "sampling: {backend: vllm, vllm: {tensor_parallel: 2}}", 4, "2 of 4 GPUs"),
         (2, "gpus: 0", 0, "CPU"),
-        (0, "gpus: 1", 1, "1 of 1 GPU(s)"),
+        (0, "gpus: 1", 1, "1 of 1 GPU"),
     ],
 )
 def test_visible_gpus_are_used_unless_the_file_says_otherwise(
@@ -156,7 +156,7 @@ def test_results_of_another_model_are_not_mixed_with(
     found = base.get("model", "a pretrained policy")
     assert (
         refused(command, capsys)
-        == f"maxk evaluate: results/{earlier} holds results of {found}, not of tiny; give --name"
+        == f"maxk evaluate: results/{earlier} contains results of {found}, not of tiny; give --name"
     )
     assert asked == []
     assert cli.main(["evaluate", *command, "--name", "mine"]) == 0
@@ -207,16 +207,16 @@ def test_problems_that_cannot_be_read_are_refused_before_the_pipeline(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"tiny": "nowhere"}, "nowhere: no model can be read from there"),
+        ({"tiny": "nowhere"}, "nowhere: cannot be read as a model"),
         ({"tiny": "/nowhere"}, "/nowhere: no such folder; give a folder with a model, or a hub id"),
         ({"own.jsonl": "absent.jsonl"}, "--problems absent.jsonl: no such file"),
         ({"own.jsonl": "owm.jsonl"}, "--problems owm.jsonl: no such file (did you mean 'own.jsonl'?)"),
         ({"own.jsonl": "mbpq"}, "source='mbpq' is unknown (did you mean 'mbpp'?)"),
-        ({"1": "0.5"}, "--temperatures 0.5 0.5: one is given twice"),
-        ({"1": "0.5000001"}, "--temperatures 0.5 0.5000001: one is given twice"),
+        ({"1": "0.5"}, "--temperatures 0.5 0.5: a temperature is given twice"),
+        ({"1": "0.5000001"}, "--temperatures 0.5 0.5000001: a temperature is given twice"),
         ({"4": "0"}, "--n 0: at least 1 sample per problem is needed"),
         ({"4": "-3"}, "--n -3: at least 1 sample per problem is needed"),
-        ({"mine": "default"}, "name 'default' is that of the default experiment"),
+        ({"mine": "default"}, "the name 'default' belongs to the default experiment"),
         ({"mine": "policies"}, "name='policies' is a folder of the default experiment"),
         ({"Snakefile": "Absent"}, "Absent: no such file; run in the folder of the workflow"),
     ],

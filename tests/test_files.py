@@ -121,7 +121,7 @@ def test_a_half_written_parquet_is_refused(cut: int, tmp_path: Path) -> None:
     files.write_problems(whole, PROBLEMS, SOURCE)
     half = tmp_path / "half.parquet"
     half.write_bytes(whole.read_bytes()[:cut])
-    with pytest.raises(UserError, match=r"half\.parquet: not a whole parquet file.*delete the file and run again"):
+    with pytest.raises(UserError, match=r"half\.parquet: not a complete parquet file.*delete the file and run again"):
         files.read_table(half, records.PROBLEM)
 
 
@@ -139,7 +139,7 @@ def test_missing_and_mistyped_columns_are_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"problem_id": [1]}), path)
     with pytest.raises(UserError, match="column 'problem_id' is int64, expected string"):
         files.read_table(path, records.SAMPLE)
-    with pytest.raises(UserError, match="holds no provenance"):
+    with pytest.raises(UserError, match="has no provenance"):
         files.read_provenance(path)
 
 

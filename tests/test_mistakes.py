@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -192,7 +194,7 @@ MISTAKES = {
     ),
     "off-policy without iterations": Mistake(
         PLAN,
-        ("iterations=1", "set objectives.a.training.iterations to 2 or more"),
+        ("iterations=1", "set objectives.a.training.iterations (paper: 3) or minibatches to 2 or more"),
         mine("objectives: {a: {type: bon_offpolicy, k: 4}}"),
     ),
     "an unknown sandbox": Mistake(
@@ -275,7 +277,7 @@ MISTAKES = {
         BASE, ("'./modle' cannot be loaded", "an existing folder"), base("./modle")
     ),
     "a model folder without weights": Mistake(
-        BASE, ("'./model' holds no *.safetensors", "convert them"), _folder_without_weights
+        BASE, ("'./model' has no *.safetensors", "convert them"), _folder_without_weights
     ),
     "a data file that is not there": Mistake(
         PREPARE, ("datasets.mine.location: no file or folder ./rows.jsonl",), mbpp(location="./rows.jsonl")
@@ -355,7 +357,7 @@ MISTAKES = {
     # ---- results
     "damaged scores": Mistake(
         "maxk table table2",
-        ("pocket-short.parquet: not a whole parquet file", "delete the file and run again"),
+        ("pocket-short.parquet: not a complete parquet file", "delete the file and run again"),
         _damaged_scores,
     ),
     "results of another configuration": Mistake(
@@ -408,14 +410,14 @@ MISTAKES = {
         "maxk grade problems.jsonl sample.jsonl", ("sample.jsonl: no such file (did you mean 'samples.jsonl'?)",)
     ),
     "more than there are samples": Mistake(
-        f"{GRADE} --k 1,8", ("--k: 8 is more than the 1 samples of problem 'double'",)
+        f"{GRADE} --k 1,8", ("--k: 8 is more than the 1 sample of problem 'double'",)
     ),
     "a sandbox of another kind": Mistake(
         f"{GRADE} --sandbox docker", ("sandbox: 'docker' is not one of auto, bubblewrap",)
     ),
     "verdicts of other samples": Mistake(
         GRADE,
-        ("samples.verdicts.jsonl is there and holds no verdicts", "name another file"),
+        ("samples.verdicts.jsonl exists and contains no verdicts", "name another file"),
         lambda here: here.jsonl("samples.verdicts.jsonl", {"key": "of another"}),
     ),
 }
@@ -497,6 +499,38 @@ def _make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     shutil.copy(ROOT / "pyproject.toml", folder)
     shutil.copytree(ROOT / "requirements", folder / "requirements")
     return subprocess.run(["make", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_make_adds_nothing_to_what_an_interrupted_run_says(tmp_path: Path) -> None:
+    """Ctrl-C reaches make, its shell and Snakemake, which ends with a status that make would report."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    program = tmp_path / ".venv" / "bin" / "snakemake"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\ntrap 'echo interrupted; exit 1' INT\necho at work\nwhile :; do sleep 0.1; done\n")
+    program.chmod(0o755)
+    make = subprocess.Popen(
+        ["make", "LOCK=cpu", "--assume-old=.venv/.ready-cpu", "run"],
+        **{"cwd": tmp_path, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert make.stdout is not None
+    try:
+        assert [make.stdout.readline() for _ in range(2)] == ["snakemake --cores all \n", "at work\n"]
+    finally:
+        os.killpg(make.pid, signal.SIGINT)
+    assert make.stdout.read() == "interrupted\n"
+    assert make.wait() == -signal.SIGINT
+
+
+def test_a_run_that_fails_is_told_by_make(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    program = tmp_path / ".venv" / "bin" / "snakemake"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    make = ["make", "LOCK=cpu", "--assume-old=.venv/.ready-cpu", "run"]
+    assert subprocess.run(make, cwd=tmp_path, capture_output=True).returncode == 2
 
 
 def test_a_python_that_is_too_old(tmp_path: Path) -> None:

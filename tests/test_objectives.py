@@ -17,6 +17,7 @@ import enumeration
 from enumeration import expected_gradient, max_at_k_gradient
 from maxk.config.experiment import BASE_LABEL
 from maxk.objectives import OBJECTIVES, MaxAtK, Objective, Schedule, degenerate_groups, make
+from maxk.objectives.diagnostics import diagnose
 
 NAN = float("nan")
 TYPES = sorted(OBJECTIVES)
@@ -742,6 +743,21 @@ def test_make_refuses_what_is_no_objective(objective, message, monkeypatch):
         make(objective)
 
 
+@pytest.mark.parametrize("values", [np.zeros((2, 4)), [[0.0, 1.0], [1.0, 0.0]], None])
+def test_what_is_no_tensor_is_told_with_what_makes_one(values):
+    """`rewards` may not be None; `log_ratios` may."""
+    for call in (make("grpo"), make({"type": "bon_offpolicy", "k": 2}), degenerate_groups):
+        with pytest.raises(
+            TypeError, match=rf"^rewards must be a torch tensor \[groups, n\], got {type(values).__name__}; "
+        ):
+            call(values)
+        if values is not None:
+            with pytest.raises(TypeError, match=r"torch\.as_tensor\(log_ratios\) makes one$"):
+                call(torch.zeros(2, 4), values)
+            with pytest.raises(TypeError, match="rewards must be a torch tensor"):
+                diagnose(make("grpo"), values)
+
+
 def test_a_result_of_another_shape_is_refused():
     with pytest.raises(ValueError, match=r"returned \[1\] for rewards \[1, 2\]"):
         make(lambda rewards: rewards.mean(dim=1))(torch.tensor([[0.0, 1.0]]))
@@ -759,7 +775,7 @@ def test_a_type_can_be_declared_only_once():
         (torch.rand(2, 0), None, "got torch.float32 \\[2, 0\\]"),
         (torch.ones(2, 4, dtype=torch.int64), None, "floating-point"),
         (torch.rand(2, 4), torch.rand(2, 3), "\\[2, 3\\] and \\[2, 4\\]"),
-        (torch.rand(2, 2), None, "k = 3 with n = 2 completions"),
+        (torch.rand(2, 2), None, "k = 3 with n = 2"),
     ],
 )
 def test_objective_refuses(rewards, log_ratios, message):

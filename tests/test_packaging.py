@@ -166,6 +166,31 @@ def test_a_command_without_its_libraries_says_what_to_install() -> None:
     assert re.fullmatch(r"maxk train: needs the extra `pipeline` .*: pip install 'maxk\[pipeline\]'\n", done.stderr)
 
 
+def test_counts_are_compared_with_numpy_alone(tmp_path: Path) -> None:
+    """Verdicts need the extra `grade`, and a plot needs `pipeline`: each is named once."""
+    for name, c in (("a", 3), ("b", 4)):
+        (tmp_path / f"{name}.csv").write_text(f"problem,n,c\np,8,{c}\nq,8,1\n")
+    code = "from maxk.cli import main; sys.exit(main(['compare', {}]))"
+    files = f"'{tmp_path}/a.csv', '{tmp_path}/b.csv'"
+    done = alone(code.format(files), "numpy")
+    assert "| 1 | 0.250" in done.stdout, done.stderr  # (3/8 + 1/8) / 2
+    drawn = alone(code.format(f"{files}, '--plot', 'x.png'"), "numpy")
+    assert drawn.returncode == 2
+    assert re.fullmatch(r"maxk compare: needs the extra `pipeline` .*: pip install 'maxk\[pipeline\]'\n", drawn.stderr)
+    (tmp_path / "a.jsonl").write_text('{"sample": 0}')
+    graded = alone(code.format(f"'{tmp_path}/a.jsonl', '{tmp_path}/a.csv'"), "numpy")
+    assert re.fullmatch(r"maxk compare: needs the extra `grade` .*: pip install 'maxk\[grade\]'\n", graded.stderr)
+
+
+@pytest.mark.parametrize("command", ["doctor", "show", "plan", "ui", "power", "inspect"])
+def test_commands_of_the_pipeline_name_it_once(command: str) -> None:
+    done = alone(f"from maxk.cli import main; sys.exit(main(['{command}']))", "numpy", "tqdm", "pyseccomp")
+    assert done.returncode == 2
+    assert re.fullmatch(
+        rf"maxk {command}: needs the extra `pipeline` .*: pip install 'maxk\[pipeline\]'\n", done.stderr
+    )
+
+
 def test_help_works_without_any_extra() -> None:
     done = alone("from maxk.cli import main; main(['--help'])", "numpy")
     assert done.returncode == 0, done.stderr

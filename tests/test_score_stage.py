@@ -187,13 +187,19 @@ def no_verdicts(config: Config) -> None:
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (resampled, r"verdicts/base/toy/1.parquet: not the verdicts of results/samples/base/toy/1.parquet as it is"),
+        (resampled, r"verdicts/base/toy/1.parquet: made from another version of results/samples/base/toy/1.parquet"),
         (other_settings, r"toy/0.parquet and .*toy/1.parquet do not belong .*settings.sampling.temperature is 1.0"),
         (other_sandbox, r"toy/0.parquet and .*toy/1.parquet do not belong .*sandbox is 'landlock' in one and 'off'"),
         (other_sandbox_setting, r"toy/1.parquet do not belong .*verification.sandbox is 'auto' in one and 'off'"),
-        (other_problems, r"samples/base/toy/0.parquet: not sampled with results/data/toy/problems.parquet as it is"),
+        (
+            other_problems,
+            r"base/toy/0.parquet: sampled with another version of results/data/toy/problems.parquet",
+        ),
         (other_problems_for_verdicts, r"verdicts/.* and .*samples/.* were made from different problems"),
-        (other_policy, r"samples/base/toy/0.parquet: not sampled with results/policies/base/policy.json as it is"),
+        (
+            other_policy,
+            r"base/toy/0.parquet: sampled with another version of results/policies/base/policy.json",
+        ),
         (
             other_base_settings,
             r"base/policy.json and .*config.json do not belong .*settings.prompt.template is .*maxk base",

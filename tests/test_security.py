@@ -121,7 +121,7 @@ def test_pickled_weights_are_refused(
     content = {**defaults, "base": {"source": "hub", "model": "model"}, "tracking": {"enabled": False}}
     assert cli.main(["configure", json.dumps(content)]) == 0
     assert cli.main(["base"]) == 2
-    assert "holds no *.safetensors" in capsys.readouterr().err
+    assert "has no *.safetensors" in capsys.readouterr().err
     assert not went_off.exists()
     with pytest.raises(pickle.UnpicklingError):  # the bomb is live: only weights_only=True keeps torch from it
         torch.load(folder / "pytorch_model.bin", weights_only=True)

@@ -103,14 +103,14 @@ def test_samples_are_graded_and_selected(here: Path, capsys: pytest.CaptureFixtu
     found = {(one["selector"], one["k"]): one["mean"] for one in content["rewards"]}
     # Tests 2 and 3 are scored: rewards 1, 1, 0, 0. The first test passes for three, two of which are right.
     assert found["oracle", 4] == 1.0
-    assert found["first 1 test", 4] == pytest.approx(2 / 3)
+    assert found["first test", 4] == pytest.approx(2 / 3)
     assert found["majority vote", 4] == 1.0
     assert found["rm", 4] == 0.0
     assert found["rm", 1] == found["random", 4] == found["oracle", 1] == 0.5
     assert content["distinct_programs"]["4"] == 4.0
     assert content["distinct_outputs"]["4"] == 2.0  # of ECHO and of FIRST; LOOP has none
     said = capsys.readouterr()
-    assert "| k | oracle | first 1 test | majority vote | rm | random |" in said.out
+    assert "| k | oracle | first test | majority vote | rm | random |" in said.out
     assert "not read" not in said.err
 
 
@@ -138,11 +138,11 @@ def test_asserts_leave_no_outputs_to_vote_on(here: Path, capsys: pytest.CaptureF
     assert run("f.jsonl", "--problems", "mbpp.jsonl", "--json", "all.json", "--workers", "1") == 0
     assert json.loads(Path("f.verdicts.jsonl").read_text().splitlines()[0])["judged"] == "asserts"
     content = json.loads(Path("all.json").read_text())["f.jsonl"]
-    assert {one["selector"] for one in content["rewards"]} == {"oracle", "first 1 test", "random"}
+    assert {one["selector"] for one in content["rewards"]} == {"oracle", "first test", "random"}
     assert content["distinct_outputs"] is None
     assert content["distinct_programs"]["3"] == 2.0
     said = capsys.readouterr().out
-    assert "| k | oracle | first 1 test | random | distinct programs |" in said
+    assert "| k | oracle | first test | random | distinct programs |" in said
     assert "No majority vote and no distinct outputs: these programs are judged by asserts" in said
 
 
@@ -197,7 +197,7 @@ def shard(number: int, indices: list[int], problem: str = "p", name: str = "", *
         ({"environment": {"sandbox": "none"}}, r"do not belong together: sandbox is None in one and 'none'"),
         ({"environment": {"shards": 3}}, r"do not belong together: shards is 2 in one and 3 in the other"),
         ({"environment": {"n": 3}}, r"do not belong together: n is 2 in one and 3 in the other"),
-        ({"environment": {"shard": 0}}, r"^shards: holds the shards 0, 0 of 2; run the pipeline again"),
+        ({"environment": {"shard": 0}}, r"^shards: contains the shards 0, 0 of 2; run the pipeline again"),
         ({"stage": "sample"}, r"1.parquet: written by the stage sample; expected verdicts"),
     ],
 )
@@ -218,7 +218,7 @@ def test_an_unfinished_evaluation_is_refused(absent: int, here: Path) -> None:
     shard(1, [0, 1], problem="q")
     assert read(Path("shards/0.parquet")).n == 2  # one shard, asked for by name
     Path(f"shards/{absent}.parquet").unlink()
-    with pytest.raises(UserError, match=rf"^shards: holds the shards {1 - absent} of 2; run the pipeline again"):
+    with pytest.raises(UserError, match=rf"^shards: contains the shards {1 - absent} of 2; run the pipeline again"):
         read(Path("shards"))
 
 
@@ -226,7 +226,7 @@ def test_a_copy_of_a_shard_is_refused(here: Path) -> None:
     shard(0, [0, 1])
     shard(1, [0, 1], problem="q")
     shard(1, [0, 1], problem="q", name="1 copy")
-    with pytest.raises(UserError, match=r"^shards: holds the shards 0, 1, 1 of 2"):
+    with pytest.raises(UserError, match=r"^shards: contains the shards 0, 1, 1 of 2"):
         read(Path("shards"))
 
 
@@ -235,7 +235,7 @@ def test_a_shard_without_problems_adds_nothing(here: Path) -> None:
     shard(1, [])
     assert read(Path("shards")).n == 2
     shard(0, [])
-    with pytest.raises(UserError, match=r"^shards: holds no verdicts$"):
+    with pytest.raises(UserError, match=r"^shards: contains no verdicts$"):
         read(Path("shards"))
 
 
@@ -261,11 +261,14 @@ def test_the_stage_verify_keeps_what_votes_need(here: Path, seconds: Config) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["s.jsonl"], "s.jsonl: holds no verdicts; if these are samples, give --problems FILE"),
-        (["old.jsonl"], "old.jsonl:1: holds no outputs, which votes need; move the file away and grade"),
-        (["old.jsonl", "--score", "rm"], "old.jsonl: holds verdicts; --score needs the file of samples"),
-        (["shards", "--score", "rm"], "shards: holds verdicts; --score needs the file of samples"),
-        (["shards/0.parquet", "--score", "rm"], "shards/0.parquet: holds verdicts; --score needs the file of samples"),
+        (["s.jsonl"], "s.jsonl: contains no verdicts; if it has samples, give --problems FILE"),
+        (["old.jsonl"], "old.jsonl:1: contains no outputs, which votes need; move the file away and grade"),
+        (["old.jsonl", "--score", "rm"], "old.jsonl: contains verdicts; --score needs the file of samples"),
+        (["shards", "--score", "rm"], "shards: contains verdicts; --score needs the file of samples"),
+        (
+            ["shards/0.parquet", "--score", "rm"],
+            "shards/0.parquet: contains verdicts; --score needs the file of",
+        ),
         (["empty"], "empty: a folder without *.parquet"),
         (["cut.parquet"], "give a file that this version of maxk wrote"),
         (["s.jsonl", "--problems", "p.jsonl", "--score", "mr"], "s.jsonl:1: mr must be a number for every sample, got"),

@@ -184,7 +184,7 @@ def test_an_event_that_is_refused_is_reported_and_the_others_are_kept(
         run.artifact("absent.txt")
         run.metrics({"reward": 1.0})
     mirror.send(started)
-    assert capsys.readouterr().err.count("tracking: train/grpo/seed0: MLflow refused 1 events") == 1
+    assert capsys.readouterr().err.count("tracking: train/grpo/seed0: MLflow refused 1 event (") == 1
     found = runs(started)["grpo/seed0: train"]
     assert (found.info.status, found.data.metrics) == ("FINISHED", {"reward": 1.0})
     mirror.send(started)

@@ -20,6 +20,7 @@ from mlflow import MlflowClient
 from maxk import cli, tracking
 from maxk.artifacts import files
 from maxk.config import Config
+from maxk.errors import UserError
 from maxk.stages import ui
 from maxk.tracking import mirror
 
@@ -94,6 +95,39 @@ def test_links_are_printed_when_the_page_answers(
         finally:
             process.send_signal(signal.SIGINT)
         assert "Uvicorn running" not in process.stderr.read()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_server_that_ends_is_one_line(
+    answers: bool, seconds: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before or after it has answered; it cannot be ended once more then."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    mirror.start(seconds)
+    files.write_json("config.json", seconds.model_dump(mode="json"))
+    ended = partial(subprocess.Popen, [sys.executable, "-c", "raise SystemExit(3)"], start_new_session=True)
+    monkeypatch.setattr("maxk.stages.ui.subprocess.Popen", lambda command, **options: ended())
+    if answers:
+        monkeypatch.setattr(ui, "_wait_for", lambda process, address: process.wait())
+    assert cli.main(["ui", "--config", "config.json", "--port", str(free_port())]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert re.fullmatch(r"maxk ui: MLflow's server (has )?ended .*\(above\), with exit status 3", error)
+
+
+def test_a_port_is_kept_while_the_server_starts() -> None:
+    """MLflow takes it only seconds later, and a second `maxk ui` would print the links of the first."""
+    port = free_port()
+    with ui._reserved(port):
+        with (
+            pytest.raises(UserError, match=rf"--port {port} cannot be used \(Address already in use\)"),
+            ui._reserved(port),
+        ):
+            pass
+        with ui._reserved(free_port()):
+            pass
+    with ui._reserved(port):
+        pass
 
 
 def test_a_port_in_use_is_refused(

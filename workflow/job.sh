@@ -19,8 +19,11 @@ if [ -t 1 ]; then
     tee() { cat > "$1"; }
 fi
 
+# After Ctrl-C, Snakemake kills its hooks.
+trap 'interrupted=yes' INT
+
 explain_kill() {
-    [ $? != 137 ] || echo "killed (SIGKILL), most likely because memory ran out (dmesg or the batch system says so):" \
+    [ $? != 137 ] || [ -n "${interrupted-}" ] || echo "killed (SIGKILL), most likely because memory ran out (dmesg or the batch system says so):" \
         "raise the mem_mb of the job, lower training.per_device_batch_size, sampling.batch_tokens or" \
         "verification.workers, or run fewer at once" >&2
 }

@@ -1,4 +1,5 @@
-"""`UserError`, and the operating system's errors (disk full, out of memory, …) that are reported in the same way.
+"""`UserError`, parts of its messages, and the operating system's errors (disk full, out of memory, …) that are reported
+in the same way.
 
 The command line prints a `UserError` as one line and exits with status 2. A full disk or too little memory can show up
 anywhere, in any library: `resource_error` recognises them by what they raise. Any other exception is a bug of ours and
@@ -8,12 +9,10 @@ keeps its traceback.
 from __future__ import annotations
 
 import errno
-import importlib
-import sys
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -71,25 +70,15 @@ def no_such_file(path: str | Path) -> str:
     return f"no such file{suggest(path.name, (one.name for one in path.parent.glob(f'*{path.suffix}')))}"
 
 
-def imported(path: str, what: str) -> Any:
-    """What the import path `package.module:name` names; the module may be in the working folder.
-
-    Raises ValueError if there is none; its message begins with `what`.
-    """
-    module, _, name = path.partition(":")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        fix = "; install it, or name its folder in PYTHONPATH" if isinstance(error, ModuleNotFoundError) else ""
-        raise ValueError(f"{what}{path!r} cannot be imported ({error}){fix}") from None
-
-
 def described(value: object) -> str:
     """A value with its type, shortened, for messages; `null` for None, as in the file."""
     text = repr(value)
     return "null" if value is None else f"{type(value).__name__} {text if len(text) <= 60 else text[:60] + '…'}"
+
+
+def counted(number: int, noun: str, nouns: str = "") -> str:
+    """A number of things: 1 dataset, 5 datasets; `nouns` where the plural is not a mere s."""
+    return f"{number} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
 def unknown(got: object, known: Iterable[str]) -> str:
@@ -110,21 +99,23 @@ def resource_error(error: BaseException, less_memory: str = LESS_MEMORY) -> str 
 
     less_memory: what to do where memory ran out.
     """
-    found = _resource_error(error)
-    return f"{found}; {less_memory}" if found and found.endswith(_MEMORY) else found
+    file, lack = _lack(error)
+    said = f"{lack}; {less_memory}" if lack == _MEMORY else lack
+    return f"{file}: {said}" if said and file else said
 
 
-def _resource_error(error: BaseException) -> str | None:
+def _lack(error: BaseException) -> tuple[str | None, str | None]:
+    """The file that was used, if it is known, and what the machine lacked, one of the sentences above."""
     if isinstance(error, PermissionError) and error.filename:
-        return f"{error.filename}: {_PERMISSION}"
+        return error.filename, _PERMISSION
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno in _BY_ERRNO:
-            return f"{seen.filename}: {_BY_ERRNO[seen.errno]}" if seen.filename else _BY_ERRNO[seen.errno]
+            return seen.filename, _BY_ERRNO[seen.errno]
         if isinstance(seen, MemoryError):
-            return _MEMORY
-        for text, fix in _BY_TEXT.items():
+            return None, _MEMORY
+        for text, lack in _BY_TEXT.items():
             if text in str(seen):
-                return fix
+                return None, lack
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
-    return None
+    return None, None

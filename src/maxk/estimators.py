@@ -44,7 +44,7 @@ def max_at_k(rewards: ArrayLike, k: ArrayLike) -> Floats:
     if ((ks < 1) | (ks > n)).any():
         wrong = ks[(ks < 1) | (ks > n)].flat[0]
         raise ValueError(
-            f"k = {wrong} with n = {n} samples (the last axis of rewards, shape {rewards.shape}); 1 ≤ k ≤ n is needed"
+            f"k = {wrong} with n = {n} (the last axis of rewards, shape {rewards.shape}); 1 ≤ k ≤ n is needed"
         )
     weights = np.stack([best_of_k_weights(n, one) for one in np.atleast_1d(ks)], axis=-1)
     ascending = np.sort(rewards, axis=-1)
@@ -102,9 +102,9 @@ def best_of_k_weights(n: Any, k: Any) -> Floats:
     w_n = k/n and w_{i−1}/w_i = (i−k)/(i−1), so the weights are a running product of factors in [0, 1] from
     the top: O(n), no overflow, relative error of a few n·1e-16.
     """
-    n, k = int(_integers("n", n)), int(_integers("k", k))
+    n, k = _whole("n", n), _whole("k", k)
     if not 1 <= k <= n:
-        raise ValueError(f"k = {k} with n = {n} samples a problem; 1 ≤ k ≤ n is needed")
+        raise ValueError(f"k = {k} with n = {n} (samples a problem); 1 ≤ k ≤ n is needed")
     return _remembered(n, k).copy() if n <= _REMEMBERED else _best_of_k_weights(n, k)
 
 
@@ -150,9 +150,9 @@ def _reals(name: str, values: Any) -> Floats:
         raise ValueError(f"{name} must be real numbers ({error})") from None
 
 
-def powers_of_two(limit: int) -> list[int]:
-    """1, 2, 4, … up to a limit: the default values of k."""
-    return [2**i for i in range(limit.bit_length())]
+def usual_ks(n: int) -> list[int]:
+    """1, 2, 4, … and n: the default values of k for n samples a problem."""
+    return sorted({n, *(2**i for i in range(n.bit_length()))})
 
 
 def _integers(name: str, values: Any) -> NDArray[np.int64]:
@@ -160,6 +160,13 @@ def _integers(name: str, values: Any) -> NDArray[np.int64]:
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{name} must be whole numbers, got {values!r}")
     return array.astype(np.int64)
+
+
+def _whole(name: str, value: Any) -> int:
+    found = _integers(name, value)
+    if found.ndim:
+        raise ValueError(f"{name} must be one whole number, got shape {found.shape}")
+    return int(found)
 
 
 def _broadcast(**values: Any) -> Sequence[NDArray[np.int64]]:

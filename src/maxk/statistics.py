@@ -363,5 +363,5 @@ def _datasets(values: Any) -> list[Floats]:
 def _finite(values: ArrayLike) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.size == 0 or not np.isfinite(array).all():
-        raise ValueError(f"values must be finite and at least one, got {array.size} values of shape {array.shape}")
+        raise ValueError(f"values must be finite and at least one, got {array.size} of shape {array.shape}")
     return array

@@ -124,7 +124,7 @@ def test_the_page_shows_the_first_problem(root: Path) -> None:
 
 def test_asking_for_more_than_there_is_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "PATIENCE", 500)
-    with pytest.raises(UserError, match=r"datasets\.tiny: asked for train=0 and test=2000"):
+    with pytest.raises(UserError, match=r"datasets\.tiny: train=0 and test=2000 requested, but only 0 and \d+ found"):
         dataset(train=0, test=2000).generate("tiny")
 
 

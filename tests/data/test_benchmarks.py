@@ -146,7 +146,7 @@ def test_a_release_is_all_its_files_or_a_mirror(tmp_path: Path) -> None:
         raw.jsonl(tmp_path / f"test{number}.jsonl", [raw.livecodebench_row(f"q{number}")])
     assert len(load(source="livecodebench", location=tmp_path, version="release_v3")[0]) == 3
     assert list(load(source="livecodebench", location=tmp_path, version="v2")[0]) == ["q2"]
-    with pytest.raises(data.UserError, match=r"lacks data files test\.jsonl\* and .* test6\.jsonl\*"):
+    with pytest.raises(data.UserError, match=r"has no data files test\.jsonl\* and .* test6\.jsonl\*"):
         load(source="livecodebench", location=tmp_path)
 
     features = raw.Features(dict.fromkeys(raw.livecodebench_row(""), raw.TEXT))

@@ -57,7 +57,7 @@ def mapcoder_row(number: int) -> Row:
     }
 
 
-PAIR_OFF = "1 test inputs, but 0 outputs"
+PAIR_OFF = "1 test input, but 0 outputs"
 ONE_INPUT = {"input": ["1"], "output": []}
 SOURCES = {
     "code_contests": Source(

@@ -46,7 +46,7 @@ def test_parquet_parts_must_all_be_there(tmp_path: Path) -> None:
 
 def test_absent_files_are_named(tmp_path: Path) -> None:
     assert "no file or folder ./absent.jsonl" in error(files, "./absent.jsonl")
-    assert "lacks data files *.parquet or *.json*; it holds none" in error(files, tmp_path)
+    assert "has no data files *.parquet or *.json*; it has none" in error(files, tmp_path)
 
 
 # --------------------------------------------------------------------------------------------------------------- hub
@@ -147,7 +147,7 @@ def test_a_model_in_the_cache_needs_no_hub(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_local_model_needs_weights(tmp_path: Path) -> None:
-    assert model_fault(tmp_path) == "the folder holds no *.safetensors"
+    assert model_fault(tmp_path) == "the folder has no *.safetensors"
     assert model_fault(tmp_path / "absent") == "no such file or folder"
     (tmp_path / "model.safetensors").touch()
     assert model_fault(tmp_path) is None

@@ -231,5 +231,5 @@ def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
     """Otherwise the last one would count, and the other be lost in silence."""
     path = tmp_path / "own.jsonl"
     path.write_text(json.dumps(ADD) + "\n" + json.dumps(ADD)[:-1] + ', "statement": "another"}\n')
-    with pytest.raises(UserError, match=r"own\.jsonl:2: not JSON \(key 'statement' is there twice\)"):
+    with pytest.raises(UserError, match=r"own\.jsonl:2: not JSON \(key 'statement' appears twice\)"):
         load(path)

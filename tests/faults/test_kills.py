@@ -82,12 +82,32 @@ def test_a_run_asked_to_stop_ends_its_jobs_and_goes_on_later(finished: Path, unf
     _goes_on(folder, finished)
 
 
-def test_ctrl_c_says_how_to_go_on(finished: Path, unfinished: Callable[..., Path]) -> None:
+def test_ctrl_c_is_one_line_that_says_how_to_go_on(finished: Path, unfinished: Callable[..., Path]) -> None:
+    """Also where it is pressed twice; the interrupted jobs are not told as failed ones."""
     folder = unfinished(*UNSCORED)
-    done = Held(folder, *TABLE).asked_to_stop(signal.SIGINT, jobs=True)
+    held = Held(folder, *TABLE)
+    before = held.run.said()
+    held.run.signal(signal.SIGINT, jobs=True)
+    done = held.asked_to_stop(signal.SIGINT, jobs=True)
     assert done.returncode == 1
-    assert "run the same command again" in done.stdout
+    said = [line for line in done.stdout[len(before) :].splitlines() if line.strip()]
+    assert [line for line in said if line != "maxk score: interrupted"] == [  # that is in its log
+        "maxk: interrupted; finished work is kept, the same command continues where it stopped"
+    ]
     _goes_on(folder, finished)
+
+
+def test_ctrl_c_before_any_job(unfinished: Callable[..., Path]) -> None:
+    folder = unfinished(*UNSCORED)
+    run = Background(folder, *TABLE)
+    while run.running and "Building" not in run.said() and not run.jobs("configure"):
+        time.sleep(0.01)
+    run.signal(signal.SIGINT, jobs=True)
+    done = run.wait()
+    assert done.returncode == 128 + signal.SIGINT
+    assert "Traceback" not in done.stdout
+    assert "killed" not in done.stdout
+    assert done.stdout.rstrip().endswith("the same command continues where it stopped")
 
 
 # -------------------------------------------------------------------------------------------------- two in a folder

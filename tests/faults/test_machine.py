@@ -128,7 +128,7 @@ def test_a_grading_process_killed_in_training(unfinished: Callable[..., Path]) -
     _servers(training.pid)[0].kill()
     _, said = training.communicate()
     assert training.returncode == 0, said
-    assert "grading processes ended 1 times and were replaced; what they ran was run again" in said
+    assert "grading processes ended 1 time and were replaced; what they ran was run again" in said
     assert _steps(log) == undisturbed
 
 

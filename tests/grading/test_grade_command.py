@@ -12,7 +12,8 @@ import pytest
 
 from maxk import cli
 from maxk.artifacts import json_rows
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
+from maxk.estimators import usual_ks
 from maxk.stages import grade
 
 PROBLEMS = [
@@ -60,6 +61,35 @@ def test_verdicts_and_summary(files: tuple[Path, Path], capsys: pytest.CaptureFi
     summary = json.loads(capsys.readouterr().out)
     assert summary["max@k"] == pytest.approx({"1": (0.5 + 1 / 3) / 2, "2": (5 / 6 + 2 / 3) / 2, "3": 1.0})
     assert summary["pass@k"] == pytest.approx({"1": 1 / 3, "2": 2 / 3, "3": 1.0})
+
+
+def test_without_k_max_at_k_is_that_of_compare(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    run(*files)
+    summary = json.loads(capsys.readouterr().out)
+    assert list(summary["max@k"]) == list(summary["pass@k"]) == ["1", "2", "3"]  # n = 3
+    assert usual_ks(12) == [1, 2, 4, 8, 12]
+    assert usual_ks(8) == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "\n"])
+def test_a_file_without_samples_is_an_error(
+    content: str, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files[1].write_text(content)
+    assert cli.main(["grade", *map(str, files), "--workers", "1"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"maxk grade: {files[1]}: holds no samples"
+    assert not files[1].with_suffix(".verdicts.jsonl").exists()
+
+
+def test_one_of_a_kind_is_no_plural(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert [counted(n, "sample") for n in (0, 1, 2)] == ["0 samples", "1 sample", "2 samples"]
+    assert [counted(n, "policy", "policies") for n in (1, 2)] == ["1 policy", "2 policies"]
+    write(files[1], SAMPLES[:1])
+    run(*files)
+    assert "'any' has 0 samples, 'double' 1" in json.loads(capsys.readouterr().out)["note"]
+    write(files[1], [SAMPLES[0], SAMPLES[3]])
+    with pytest.raises(UserError, match=r"2 is more than the 1 sample of problem 'double'"):
+        run(*files, "--k", "2")
 
 
 def test_a_stopped_run_goes_on_where_it_ended(files: tuple[Path, Path]) -> None:
@@ -135,7 +165,7 @@ def test_ungraded_samples_are_named_not_averaged(files: tuple[Path, Path]) -> No
     [
         ([{"problem_id": "a", "tests": []}], [], "no tests"),
         ([{"tests": []}], [], r"p.jsonl:1: no known form of problems; got the keys tests; expected one of"),
-        ([PROBLEMS[0], {**PROBLEMS[0], "tests": PROBLEMS[1]["tests"]}], [], "'double' is there twice"),
+        ([PROBLEMS[0], {**PROBLEMS[0], "tests": PROBLEMS[1]["tests"]}], [], "'double' appears twice"),
         (PROBLEMS, [{"problem_id": "x", "program": ""}], "no problem 'x'"),
         (PROBLEMS, [{"problem_id": "any"}], r"s.jsonl:1: no known form of samples; got the keys problem_id"),
         ([[1]], [], r"p.jsonl \(row 1\): expected a JSON object, got int"),
@@ -219,7 +249,7 @@ def test_keys_are_lost_only_where_that_is_asked_for(
     run(files[0], samples, "--ignore", "url,tags")
     assert "s.jsonl: keys that are not read: model, temperature\n" in capsys.readouterr().err
     write(files[0], [{**HUMANEVAL, "time_limit_s": 9}])
-    with pytest.raises(UserError, match=r"problems.jsonl:1: time_limit_s is no key of humaneval's rows"):
+    with pytest.raises(UserError, match=r"problems.jsonl:1: time_limit_s is not a key of humaneval's rows"):
         run(files[0], write(tmp_path / "t.jsonl", [{"task_id": "HumanEval/0", "solution": FULL}]))
 
 
@@ -227,7 +257,7 @@ def test_keys_are_lost_only_where_that_is_asked_for(
 def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, array: bool) -> None:
     text = json.dumps(PROBLEMS[0])[:-1] + ', "time_limit_s": 1, "time_limit_s": 9}'
     (tmp_path / "p.jsonl").write_text(f"[{text}]" if array else text)
-    with pytest.raises(UserError, match=r"p.jsonl.*: .*key 'time_limit_s' is there twice"):
+    with pytest.raises(UserError, match=r"p.jsonl.*: .*key 'time_limit_s' appears twice"):
         run(tmp_path / "p.jsonl", write(tmp_path / "s.jsonl", SAMPLES[:1]))
 
 
@@ -487,7 +517,7 @@ def test_output_never_touches_another_file(files: tuple[Path, Path], tmp_path: P
     notes.write_text("no line end")
     for output in (files[1], notes):
         before = output.read_bytes()
-        with pytest.raises(UserError, match="is there and holds no verdicts"):
+        with pytest.raises(UserError, match="exists and contains no verdicts"):
             run(*files, "--output", output)
         assert output.read_bytes() == before
     with pytest.raises(UserError, match=r"--output: .* cannot be written"):

@@ -88,20 +88,21 @@ def test_without_libseccomp_nothing_is_weakened_in_silence(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
     seccomp.server_filter.cache_clear()
     seccomp.child_filter.cache_clear()
-    with pytest.raises(SandboxUnavailable, match="libseccomp"), Grader(workers=1):
+    with pytest.raises(SandboxUnavailable), Grader(workers=1):
         pass
     with Grader(workers=1, sandbox="off") as grader:  # asked for by name
         assert grader.tier == "off"
         assert grader.grade([("print(1)", [("", "1")])])[0].reward == 1.0
 
 
-def test_a_missing_package_is_no_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`pip install maxk` alone has neither; with bubblewrap absent too, the package is what to install."""
+@pytest.mark.parametrize("asked", ["auto", "bubblewrap", "landlock"])
+def test_a_missing_package_is_told_once_and_alone(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install maxk` alone has no pyseccomp; with bubblewrap absent too, the package is what to install."""
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
     monkeypatch.setenv("PATH", "/nowhere")
-    said = r"landlock: needs the extra `grade` \(no module 'pyseccomp'\): pip install 'maxk\[grade\]'"
-    with pytest.raises(SandboxUnavailable, match=said):
-        Grader(sandbox="landlock").__enter__()
+    with pytest.raises(SandboxUnavailable) as error:
+        Grader(sandbox=asked).__enter__()
+    assert str(error.value) == "needs the extra `grade` (no module 'pyseccomp'): pip install 'maxk[grade]'"
 
 
 def test_a_tier_that_lets_an_attack_through_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +128,8 @@ def test_the_probe_sees_what_no_sandbox_lets_through() -> None:
 
 def test_a_named_tier_is_never_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(SandboxUnavailable, match="bwrap is not installed"), Grader(sandbox="bubblewrap"):
+    said = r"^this sandbox does not work here \(bubblewrap: the program bwrap is not installed\)\. Install bubblewrap"
+    with pytest.raises(SandboxUnavailable, match=said), Grader(sandbox="bubblewrap"):
         pass
 
 

@@ -154,7 +154,7 @@ def test_the_verdicts_are_those_that_were_scored(made: Experiment) -> None:
     assert frame.selected["grpo"] == 0.5  # one of the two tests that judge
     verdicts(made, 0, columns | {"statuses": [["passed", "passed", "passed"]] * N})
     with pytest.raises(
-        UserError, match=r"easy.parquet: not made from .*/0.parquet as it is now; run `maxk score grpo/"
+        UserError, match=r"easy.parquet: made from another version of .*/0.parquet; run `maxk score grpo/"
     ):
         diversity.table(load(made.config), made.config)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +29,27 @@ def test_a_run_begins_with_a_command_that_shows_how_far_its_jobs_are(
     command = capsys.readouterr().err.removeprefix("maxk: to see how far each job is, in another terminal: ")
     shown = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert shown.stdout.splitlines() == [f"==> {log} <==", "train: 2/32"]
+
+
+@pytest.mark.parametrize("report", [True, False])
+def test_a_run_with_nothing_to_do_says_what_to_open(report: bool, experiment: Callable[..., Experiment]) -> None:
+    """Snakemake itself says that there is nothing to do, and calls no hook; a target may be made without a report."""
+    layout = experiment().config.layout
+    if report:
+        Path(layout.report).parent.mkdir(parents=True, exist_ok=True)
+        Path(layout.report).write_text("<html>")
+    code = f"""
+import logging
+from maxk import config
+from maxk.reporting import exit_report
+logger = logging.getLogger("snakemake")
+logger.addHandler(exit_report.NothingToDo(config.load({layout.config!r})))
+logger.setLevel("INFO")
+logger.info("Conda environments: ignored")
+logger.info("Nothing to be done (all requested files are present and up to date).")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == f"maxk: nothing to do; open results/{'report.html' if report else ''}\n"
 
 
 def said_of(made: Experiment) -> str:
@@ -57,7 +80,10 @@ def test_a_run_ends_with_its_result(
     assert "−0.100 [no spread]" in said
     assert "…" not in said
     assert max(map(len, said.splitlines())) <= 80
-    end = f"BoN mean has the highest mean max@128, 0.620. It is above the base model (+0.200 [no spread]). {ONE_SEED}"
+    end = (
+        "BoN mean has the highest mean max@128, 0.620. It is above GRPO (+0.300 [no spread]) and the base model "
+        f"(+0.200 [no spread]). {ONE_SEED}"
+    )
     assert " ".join(said.split()).endswith(f"{end} maxk: done; open results/report.html")
 
 
@@ -86,6 +112,17 @@ def test_a_lead_over_the_second_is_told_beside_that_over_the_base_model(experime
     assert said_of(made) == (
         "BoN mean has the highest mean max@128, 0.620. It is above the second, GRPO (+0.100 [no spread]) and the "
         f"base model (+0.200 [no spread]). {ONE_SEED}"
+    )
+
+
+def test_what_is_and_what_is_not_decided_are_two_parts(experiment: Callable[..., Experiment]) -> None:
+    made = constant(experiment(), grpo=-0.3)
+    for dataset in ("easy", "hard"):
+        made.score("bon_mean/seed0", dataset, [1.0, 0.12] * 6)  # 0.56 beside 0.42 and 0.12
+    assert re.match(
+        r"BoN mean has the highest mean max@128, 0\.560\. It is above GRPO \(\+0\.440 \[\+.*\]\); "
+        r"not distinguishable from the base model \(\+0\.140 \[−.*\]\)\.",
+        said_of(made),
     )
 
 

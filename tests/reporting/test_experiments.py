@@ -202,7 +202,7 @@ def test_an_unknown_experiment_is_one_line(study: Experiment) -> None:
                 "against": "k",
                 "objectives": {"a": {"type": "bon_mean", "k": {"schedule": "linear", "start": 4, "end": 1}}},
             },
-            r"experiments\.study: the k of 'a' is a schedule, which `against: k` cannot draw",
+            r"experiments\.study: the k of 'a' is a schedule, which `against: k` cannot plot",
         ),
         ({"agianst": "k"}, r"unknown key \(did you mean 'against'\?\)"),
     ],

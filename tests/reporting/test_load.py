@@ -129,5 +129,5 @@ def test_seeds_are_those_that_have_scores(
 def test_damaged_scores_are_one_line(small: Experiment) -> None:
     path = Path(small.config.layout.scores("base", "easy"))
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(UserError, match=r"base/easy.parquet: not a whole parquet file"):
+    with pytest.raises(UserError, match=r"base/easy.parquet: not a complete parquet file"):
         load(small.config)

@@ -137,7 +137,7 @@ def test_a_rule_may_ask_for_another_k_than_the_table(experiment: Callable[..., E
     ("lineage", "message"),
     [
         ({"seed": 0, "batches": 20, "base": "another"}, "base policy"),
-        ({"seed": 7, "batches": 20}, r"grpo@1/seed1/easy\.parquet: not of the training that .*grpo/seed1"),
+        ({"seed": 7, "batches": 20}, r"grpo@1/seed1/easy\.parquet: not from the same training as .*grpo/seed1"),
         ({"seed": 1, "batches": 10}, r"grpo@1: its scores are after \{10, 20\} generation batches"),
         ({"seed": 1}, r"grpo@1: its scores are after \{.*None.*\} generation batches"),
     ],
@@ -165,7 +165,7 @@ def test_a_policy_without_all_milestones_is_left_out_with_a_note(study: Experime
     ("changes", "message"),
     [
         ({"milestones": 1}, "milestones"),
-        ({"against": "k"}, "milestones compare points of a training; leave `against`, `choose` and `vote` out"),
+        ({"against": "k"}, "milestones compare points of one training; leave `against`, `choose` and `vote` out"),
         (
             {"rules": [{"policy": "x", "then": "a", "otherwise": "b"}]},
             "rules name 'x', which is not one of its policies",
@@ -188,5 +188,5 @@ def test_contradictions_are_refused(
 
 
 def test_one_policy_has_one_number_of_milestones(experiment: Callable[..., Experiment]) -> None:
-    with pytest.raises(UserError, match="experiments keep 2 and 3 milestones of 'grpo'; choose one"):
+    with pytest.raises(UserError, match="experiments keep 2 and 3 milestones of 'grpo'; choose one number"):
         experiment(experiments={"study": STUDY, "other": {**STUDY, "milestones": 3}})

@@ -142,7 +142,11 @@ def test_wall_time_is_that_of_the_busiest_or_of_stages_in_turn(
     found = plan.wall_hours(shares, plan.plan(shares, known), known, cores)
     assert found == pytest.approx((least / 3600, in_turn / 3600))
     shown = f"{least / 60:.0f} min on 1 GPU and {cores} core{'s' * (cores > 1)} if none is ever idle"
-    assert any(line.startswith(shown) for line in plan.lines(shares, Rates(profiles={"x": known}), "x", cores))
+    rates = Rates(profiles={"x": known})
+    assert any(line.startswith(shown) for line in plan.lines(shares, rates, "x", cores))
+    here = "\n".join(plan.lines(shares, rates, "x", cores, here=True))
+    assert f"1 GPU and this machine's {cores} core" in here
+    assert "for another machine than this one, give its number of cores: `--cores N`" in here
 
 
 def test_checkpoints_of_trainings_that_fit_at_once(config: Config) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from html import unescape
 from html.parser import HTMLParser
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from made_up import Experiment
+from PIL import Image
 
 from maxk import cli
 from maxk.artifacts import files
@@ -48,7 +50,7 @@ def text(html: str) -> str:
 class Tree(HTMLParser):
     """Checks that every element is closed in order; collects ids, and targets of links and images."""
 
-    VOID = ("meta", "img", "br", "hr")
+    VOID = ("meta", "img", "input", "br", "hr")
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -87,7 +89,7 @@ def test_it_is_sound_html_that_needs_nothing_beside_it(small: Experiment) -> Non
     tree = Tree(page(drawn(small)))
     assert tree.open == []
     assert len(set(tree.ids)) == len(tree.ids)
-    for target in tree.targets:
+    for target in set(tree.targets) - {"https://arxiv.org/abs/2510.23393"}:  # a link to the paper
         assert target.startswith(("data:", "#")), target
         assert not target.startswith("#") or target[1:] in tree.ids, target
 
@@ -104,6 +106,51 @@ def test_a_phone_gets_the_main_table_two_columns_at_a_time(small: Experiment) ->
     assert [row[0] for row in first] == [row[0] for row in second] == ["Policy", "Base model", "GRPO", "BoN mean"]
     assert re.search(r"0\.500 \[0\.\d+,\xa0", parts), "an interval would break in the middle"
     assert parts.endswith(wide.rpartition("</table>")[2]), "the note"
+
+
+def test_what_the_text_names_is_a_link(small: Experiment) -> None:
+    html = page(drawn(small))
+    for said in ("statistics.csv", "table2.md", "<code>max_at_k_grid</code>", "<code>diversity</code>"):
+        name = re.sub(r"<[^>]+>|\.\w+", "", said)
+        assert f'<a href="#{name}">{said}</a>' in html
+    kept = "`other` and results/table2.csv and table99.md stay"
+    assert report.html(kept, {"table2"}) == f"<p>{kept.replace('`other`', '<code>other</code>')}</p>\n"
+    # Inside its fold: a link to it opens the fold.
+    assert re.search(r'<details>\n<summary><b>table2</b> [^\n]*</summary>\n<div class="soft" id="table2">', html)
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
+@pytest.mark.parametrize(("width", "enlarged"), [(390, False), (390, True), (1200, False)])
+def test_figures_fit_the_screen(width: int, enlarged: bool, small: Experiment, tmp_path: Path) -> None:
+    """Measured in a browser. On a phone, a figure that was tapped is enlarged in a frame that scrolls."""
+    made = drawn(small)
+    paths = [made.config.layout.figure(name) for name in figures.figures(made.config)]
+    for path in paths:
+        Image.new("RGB", (2000, 700)).save(path)
+    written.record(made.config.layout, paths, load(made.config).digest)
+    script = (
+        "<script>const width = e => Math.round(e.getBoundingClientRect().width);"
+        f"if ({str(enlarged).lower()}) document.querySelectorAll('.paper input').forEach(one => one.click());"
+        "parent.postMessage(JSON.stringify([document.documentElement.scrollWidth,"
+        "...[...document.querySelectorAll('.paper')].flatMap(one => [width(one), width(one.children[1])])]), '*')"
+        "</script></body>"
+    )
+    (tmp_path / "page.html").write_text(page(made).replace("</body>", script))
+    (tmp_path / "frame.html").write_text(  # a window of chromium is never so narrow
+        "<script>onmessage = told => document.documentElement.dataset.found = told.data</script>"
+        f'<iframe width="{width}" height="800" style="border: 0" src="page.html"></iframe>'
+    )
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=5000"]
+    command = ["chromium", *options, "--dump-dom", f"file://{tmp_path}/frame.html"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = re.search(r'data-found="\[([0-9,]+)\]"', done.stdout)
+    assert found, done.stderr
+    whole, *sizes = map(int, found[1].split(","))
+    assert whole == width
+    assert len(sizes) == 2 * len(paths)
+    for frame, image in zip(sizes[::2], sizes[1::2], strict=True):
+        assert frame <= width
+        assert image > width if enlarged else image < frame
 
 
 def tables_of(html: str) -> list[list[list[str]]]:

@@ -12,6 +12,7 @@ from made_up import Experiment, write_statistics
 
 from maxk import cli
 from maxk.errors import UserError
+from maxk.objectives import OBJECTIVES
 from maxk.reporting import summary
 from maxk.reporting.load import load
 
@@ -33,7 +34,8 @@ def text_of(made: Experiment) -> str:
 
 def test_findings_follow_the_numbers(experiment: Callable[..., Experiment]) -> None:
     text = text_of(scored(experiment, grpo=-0.1, bon=0.2))
-    assert "BoN mean has the highest mean max@128, 0.650. It is above the base model (+0.200 [no spread])." in text
+    assert "BoN mean has the highest mean max@128, 0.650. It is above GRPO (+0.300 [no spread]) and " in text
+    assert "and the base model (+0.200 [no spread])." in text
     assert "lowers max@1 (−0.100 [no spread]); lowers max@128" in text
     assert "Other policies against GRPO at max@128: above 1 (BoN mean), below none, undecided none." in text
 
@@ -43,6 +45,22 @@ def test_the_opposite_numbers_give_the_opposite_findings(experiment: Callable[..
     assert "It is above the second, BoN mean (+0.100 [no spread]) and the base model (+0.200 [no spread])." in text
     assert "raises max@1" in text
     assert "Other policies against GRPO at max@128: above none, below 1 (BoN mean), undecided none." in text
+
+
+def test_lists_of_policies_stay_apart_where_a_label_has_a_comma(experiment: Callable[..., Experiment]) -> None:
+    made = experiment(
+        objectives={"grpo": {"type": "grpo"}, "grpo_binary": {"type": "grpo_binary"}, "maxrl": {"type": "maxrl"}}
+    )
+    for policy, offset in (("base", 0.0), ("grpo/seed0", 0.0), ("grpo_binary/seed0", 0.1), ("maxrl/seed0", 0.2)):
+        for dataset in ("easy", "hard"):
+            made.score(policy, dataset, np.linspace(0.2, 0.7, 12) + offset)
+    write_statistics(made)
+    assert "above 2 (GRPO, binary reward; MaxRL), below none" in text_of(made)
+
+
+def test_labels_of_objectives_have_no_commas() -> None:
+    """But for the paper's own names of rows."""
+    assert [kind.label for kind in OBJECTIVES.values() if "," in kind.label] == ["GRPO, binary reward"]
 
 
 def test_equal_policies_are_undecided(experiment: Callable[..., Experiment]) -> None:

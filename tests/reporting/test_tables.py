@@ -134,26 +134,25 @@ def test_table4_shows_policies_of_experiments_once_they_are_scored(experiment: C
     scores = {"base": 0.25, "grpo/seed0": 0.5, "bon_mean/seed0": 0.5}
     made.score_all({policy: {"easy": [value] * 3, "hard": [value] * 3} for policy, value in scores.items()})
     target = "results/experiments/longer.csv"
-    blank = f"Blank until `snakemake --cores all {target}` has been run, and the tables after it: GRPO (epochs 4)."
+    absent = f"No row until `snakemake --cores all {target}` has been run, and the tables after it: GRPO (epochs 4)."
     row = "grpo_4epochs,GRPO (epochs 4),"
 
     table = fill(made, "table4")
-    assert list(table.values.index) == ["base", "grpo", "grpo_4epochs"]
-    assert f"{row},,,,,\n" in rendering.values_to_csv(table)
-    assert blank in table.notes
+    assert list(table.values.index) == ["base", "grpo"]
+    assert absent in table.notes
 
     made.score("grpo_4epochs/seed0", "easy", [0.75] * 3)
-    assert blank in fill(made, "table4").notes  # half of its scores
+    assert absent in fill(made, "table4").notes  # half of its scores
 
     made.score("grpo_4epochs/seed0", "hard", [0.75] * 3)
     table = fill(made, "table4")
     assert f"{row}0.750000,0.750000,0.750000,0.750000,0.750000,0.750000\n" in rendering.values_to_csv(table)
     assert list(table.ranks.loc["grpo_4epochs"]) == [1] * 6
-    assert not any("Blank" in note for note in table.notes)
+    assert not any("No row" in note for note in table.notes)
     assert "grpo_4epochs" not in fill(made, "table2").values.index
 
 
-def test_an_experiments_scores_that_do_not_fit_leave_its_row_of_table4_blank(
+def test_an_experiments_scores_that_do_not_fit_give_no_row_of_table4(
     experiment: Callable[..., Experiment],
 ) -> None:
     """They may belong to an earlier base model; the main tables are written all the same."""
@@ -162,8 +161,8 @@ def test_an_experiments_scores_that_do_not_fit_leave_its_row_of_table4_blank(
     made.score_all({policy: {"easy": [0.5] * 3, "hard": [0.5] * 3} for policy in policies})
     stale = made.score("grpo_4epochs/seed0", "easy", [0.5] * 3, lineage={"base": "another"})
     table = fill(made, "table4")
-    assert table.values.loc["grpo_4epochs"].isna().all()
-    assert any("Blank until" in note for note in table.notes)
+    assert list(table.values.index) == ["base", "grpo"]
+    assert any("No row until" in note for note in table.notes)
     assert any(stale in note and "base policy" in note for note in table.notes)
 
 
@@ -306,6 +305,14 @@ def test_show_prints_numbers_and_marks(small: Experiment, monkeypatch: pytest.Mo
     assert "Table 2: max@128 of all policies" in printed.getvalue()
     assert "\x1b[1m0.875\x1b[0m" in printed.getvalue()  # bold
     assert "\x1b[4m0.625\x1b[0m" in printed.getvalue()  # underlined
+
+
+def test_every_part_of_a_folded_table_says_what_its_rows_are() -> None:
+    lines = [*markdown.head(["policy", "dataset", "solved", "lost"], words=2), "| GRPO | easy | 1 | 22222 |"]
+    assert list(terminal.folded("\n".join(lines), 26)) == [
+        "| policy | dataset | solved |\n| :--- | :--- | ---: |\n| GRPO | easy | 1 |",
+        "| policy | dataset | lost |\n| :--- | :--- | ---: |\n| GRPO | easy | 22222 |",
+    ]
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

@@ -94,7 +94,7 @@ def test_verdicts_that_were_not_scored_are_refused(study: Experiment) -> None:
     before = Path(study.config.layout.scores("grpo/seed0", "easy")).read_bytes()
     score(study, "grpo/seed0", "easy", BON_MEAN)
     Path(study.config.layout.scores("grpo/seed0", "easy")).write_bytes(before)
-    with pytest.raises(UserError, match=r"not made from .* as it is now"):
+    with pytest.raises(UserError, match=r"made from another version of .*"):
         votes.with_votes(study.config, load(study.config), N)
 
 

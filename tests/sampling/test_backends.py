@@ -99,7 +99,7 @@ def test_stop_tokens_are_the_policys_and_the_configs(base_model: str) -> None:
     more = sampling.stop_tokens(policy, tokenizer, Sampling(stop_tokens=("<unknown>",)))
     assert more == sorted([tokenizer.eos_token_id, tokenizer.unk_token_id])
     endless = SimpleNamespace(eos_token_id=None, get_vocab=dict)
-    with pytest.raises(UserError, match="names no end-of-sequence token"):
+    with pytest.raises(UserError, match="has no end-of-sequence token"):
         sampling.stop_tokens(POLICY, endless, Sampling())
 
 
@@ -131,7 +131,7 @@ def test_models_whose_cache_can_be_split_pass(config: PretrainedConfig, tmp_path
 
 def test_a_model_that_writes_no_text_is_named(tmp_path: Path) -> None:
     ViTConfig().save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="is a vit, which transformers cannot make write text"):
+    with pytest.raises(UserError, match="is a vit, which transformers cannot use to generate text"):
         sampling.require_supported(Policy("base", "Base model", str(tmp_path)), Sampling())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from maxk.artifacts import files
-from maxk.config import Lora, Training
+from maxk.config import Lora, Training, read_yaml
 from maxk.errors import UserError
 from maxk.training.accelerate_config import require_sound, sharding
 
@@ -17,7 +17,7 @@ TRAINING = Training(datasets=("any",), prompts_per_step=4, per_device_batch_size
 
 
 def test_shipped_files(root: Path) -> None:
-    found = [sharding(str(root / f"config/accelerate/{name}.yaml")) for name in ("ddp", "fsdp2", "zero3")]
+    found = [sharding(read_yaml(root / f"config/accelerate/{name}.yaml")) for name in ("ddp", "fsdp2", "zero3")]
     assert found == [("MULTI_GPU", False), ("FSDP", False), ("DEEPSPEED", False)]
     require_sound(TRAINING.model_copy(update={"accelerate": str(root / "config/accelerate/fsdp2.yaml")}), 2)
 
@@ -62,7 +62,9 @@ def test_a_precision_of_its_own_for_a_sharded_reference_is_refused(name: str, ro
 def test_a_precision_in_a_deepspeed_file_is_refused(
     content: dict, refused: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    read: list[str] = []
     monkeypatch.setattr("maxk.training.accelerate_config.has_deepspeed", lambda: True)
+    monkeypatch.setattr("maxk.training.accelerate_config.read_yaml", lambda path: read.append(path) or read_yaml(path))
     own, file = tmp_path / "ds.json", tmp_path / "zero.yaml"
     own.write_text(json.dumps(content))
     file.write_text(f"distributed_type: DEEPSPEED\ndeepspeed_config: {{deepspeed_config_file: {own}}}\n")
@@ -72,6 +74,7 @@ def test_a_precision_in_a_deepspeed_file_is_refused(
     else:
         with pytest.raises(UserError, match=rf'ds.json: {refused}; expected "auto", because training.precision'):
             require_sound(training, 2)
+    assert read == [str(file), str(own)]
 
 
 @pytest.mark.parametrize("name", ["fsdp2", "zero3"])

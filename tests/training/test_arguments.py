@@ -194,5 +194,5 @@ def test_milestones_are_evenly_spaced(prompts: int, expected: list[int]) -> None
 
 
 def test_more_milestones_than_batches_are_refused() -> None:
-    with pytest.raises(UserError, match="milestones=4 of a training of 3 generation batches; ask for at most 3"):
+    with pytest.raises(UserError, match="milestones=4 of a training of 3 generation batches; set at most 3"):
         milestones(TRAINING, 12, 4)

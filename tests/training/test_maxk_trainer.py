@@ -215,6 +215,16 @@ def test_evaluation_logs_max_at_k_of_its_own_number_of_completions(letters_model
         assert [logged[step][f"eval_max@{k}"] for k in (1, 2, 4, 8)] == pytest.approx(list(expected))
 
 
+def test_training_logs_max_at_k_of_the_groups(letters_model: str, tmp_path: Path) -> None:
+    trainer = trained(letters_model, config(tmp_path, num_generations=8), objective={"type": "bon_loo1", "k": 3})
+    first = trainer.state.log_history[0]
+    ks = [1, 2, 3, 4, 8]  # the usual, and that of the objective
+    assert {key for key in first if key.startswith("train_max@")} == {f"train_max@{k}" for k in ks}
+    rewards = [count_a([WORDS[3 * i % len(WORDS)] for i in range(16)])]
+    expected = max_at_k(np.reshape(rewards, (2, 8)), ks).mean(axis=0)
+    assert [first[f"train_max@{k}"] for k in ks] == pytest.approx(list(expected))
+
+
 # ---- options that would change what an objective means
 @pytest.mark.parametrize(
     ("options", "extra", "message"),

@@ -10,6 +10,10 @@ from subprocess import CalledProcessError
 # The source beside this Snakefile. (A Snakefile fetched from a repository has none: then the installed maxk runs.)
 SOURCE = Path(str(workflow.current_basedir)).parent.parent / "src"
 sys.path.insert(0, str(SOURCE))
+from maxk.reporting.interruption import Interruption
+
+INTERRUPTION = Interruption(workflow.logger_manager)
+
 from maxk import config as configuration
 from maxk.artifacts import environment, files
 from maxk.resources import gpus, memory
@@ -55,6 +59,7 @@ with user_errors():
     )
 
 OUT = CONFIG.layout
+workflow.logger_manager.logger.addHandler(exit_report.NothingToDo(CONFIG))
 RUN_LOCK = []  # open handle of the lock that this run holds until it ends (setup.smk)
 
 # Every job's shell reads this file first. It is sourced, so that an error shows the command and not a page of shell.

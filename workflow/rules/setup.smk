@@ -23,8 +23,11 @@ onsuccess:
 
 
 onerror:
+    if INTERRUPTION.came:
+        INTERRUPTION.tell()
+    else:
+        atexit.register(exit_report.failure)
     shell("python -m maxk finalize --failed --config {OUT.config:q}")
-    atexit.register(exit_report.failure)
 
 
 rule prepare:

@@ -231,7 +231,7 @@ def provenance_of(path: str | Path, schema: pa.Schema, remedy: str = _REMEDY) ->
     """The provenance in the schema of the file at `path`."""
     metadata = schema.metadata or {}
     if _PROVENANCE_KEY not in metadata:
-        raise UserError(f"{path}: holds no provenance; {remedy}")
+        raise UserError(f"{path}: has no provenance; {remedy}")
     return Provenance(**json.loads(metadata[_PROVENANCE_KEY]))
 
 
@@ -241,7 +241,7 @@ def _opened(path: str | Path, remedy: str = _REMEDY) -> pq.ParquetFile:
     except FileNotFoundError:
         raise absent(path) from None
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path}: not a whole parquet file ({error}); {remedy}") from None
+        raise UserError(f"{path}: not a complete parquet file ({error}); {remedy}") from None
 
 
 # ------------------------------------------------------------------------------------------------ records
@@ -276,7 +276,7 @@ def _rows(path: str | Path, schema: pa.Schema, split: str, part: slice) -> Itera
     splits = read_table(path, pa.schema([schema.field("split")])).column("split").to_pylist()
     positions = [position for position, one in enumerate(splits) if one == split]
     if not positions:
-        raise UserError(f"{path}: holds no problem of split {split!r}")
+        raise UserError(f"{path}: contains no problem of split {split!r}")
     file, start = _checked(path, schema), 0
     for number in range(file.num_row_groups):
         stop = start + file.metadata.row_group(number).num_rows

@@ -49,7 +49,7 @@ def rows(path: Path, unique: bool = False, name: str = "") -> Iterator[Row]:
 def first_row(path: Path) -> Row:
     """The first row. Raises UserError if there is none."""
     if (first := next(rows(path), None)) is None:
-        raise UserError(f"{path}: is empty")
+        raise UserError(f"{path}: the file is empty")
     return first
 
 
@@ -58,7 +58,7 @@ def _opened(path: Path, name: str) -> Iterator[IO[str]]:
     try:
         if path.exists() and not path.is_file():
             kind = "a folder" if path.is_dir() else "a pipe or device"
-            raise UserError(f"{name}: is {kind}; give a file, which is read several times")
+            raise UserError(f"{name}: is {kind}; give a regular file, because it is read several times")
         with path.open("rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"
         opener: Any = gzip.open if zipped else open
@@ -118,7 +118,7 @@ def encodable(value: str, where: str) -> str:
         if not value.isascii():
             value.encode()
     except UnicodeEncodeError as error:
-        raise UserError(f"{where} has half of a surrogate pair at character {error.start}, which is no text") from None
+        raise UserError(f"{where} has half of a surrogate pair at character {error.start}: not valid text") from None
     return value
 
 

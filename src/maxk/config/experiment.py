@@ -77,7 +77,7 @@ class Config(Section):
 
     def _contradictions(self) -> Iterator[str]:
         if len(set(self.seeds)) != len(self.seeds):
-            yield f"seeds={list(self.seeds)} holds a seed twice"
+            yield f"seeds={list(self.seeds)} contains a seed twice"
         if self.name in RESERVED:
             yield f"name={self.name!r} is a folder of the default experiment; choose another"
         if self.prompt.chat and isinstance(self.base, PretrainedBase):
@@ -87,7 +87,7 @@ class Config(Section):
         if BASE in self.every_objective:
             yield f"objectives.{BASE}: the name is taken by the base policy"
         if max(self.report.ks) > self.sampling.n:
-            yield f"report.ks holds k={max(self.report.ks)}, more than sampling.n={self.sampling.n}; k ≤ n is needed"
+            yield f"report.ks contains k={max(self.report.ks)}, more than sampling.n={self.sampling.n}; k ≤ n is needed"
         if 0 < self.gpus < self.sampling.gpus:
             yield f"sampling.vllm.tensor_parallel={self.sampling.gpus} is more than gpus={self.gpus}"
         for key in _with_secrets(self.model_dump(mode="json")):
@@ -125,14 +125,15 @@ class Config(Section):
                 if policy not in owners:
                     yield f"experiments.{name}.policies: no objective {policy!r}{suggest(policy, owners)}"
                 elif experiment.against == "k" and self.every_objective[policy].has_schedule:
-                    yield f"experiments.{name}: the k of {policy!r} is a schedule, which `against: k` cannot draw"
+                    yield f"experiments.{name}: the k of {policy!r} is a schedule, which `against: k` cannot plot"
             yield from self._rule_contradictions(name, experiment)
             yield from self._milestone_contradictions(name, experiment)
         for policy in owners:
             if len(counts := self._milestones(policy)) > 1:
-                yield f"experiments keep {' and '.join(map(str, sorted(counts)))} milestones of {policy!r}; choose one"
+                numbers = " and ".join(map(str, sorted(counts)))
+                yield f"experiments keep {numbers} milestones of {policy!r}; choose one number"
             if counts and self.every_objective[policy].training.get("lora", self.training.lora):
-                yield f"{self._where(policy)}: milestones keep whole models, which training.lora does not train"
+                yield f"{self._where(policy)}: milestones save whole models, but training.lora trains adapters only"
 
     def _milestone_contradictions(self, name: str, experiment: Experiment) -> Iterator[str]:
         """Checked again by the training job, which knows how many problems `all` and the filters leave."""
@@ -141,13 +142,13 @@ class Config(Section):
         if (count := experiment.milestones or 0) > fewest:
             yield (
                 f"experiments.{name}.milestones={count}, but the training of {policy!r} has {fewest:.0f} generation "
-                f"batches; ask for at most {fewest:.0f}, or for no experiments (experiments: {{}})"
+                f"batches; set at most {fewest:.0f}, or no experiments (experiments: {{}})"
             )
         if experiment.milestones and (unmeasured := [row for row in experiment.rows if not self._logs_base_kl(row)]):
             yield (
                 f"experiments.{name}.milestones: policies are compared at equal KL to the base model, which trainings "
                 f"with kl_reference: old or kl_coefficient: 0 do not log ({', '.join(unmeasured)}); change those, or "
-                "ask for no experiments (experiments: {})"
+                "set no experiments (experiments: {})"
             )
 
     def _logs_base_kl(self, policy: str) -> bool:
@@ -178,7 +179,7 @@ class Config(Section):
     def _dataset_contradictions(self, names: Sequence[str], where: str) -> Iterator[str]:
         for name in names:
             if name not in self.datasets:
-                yield f"{where} names {name!r}, which datasets does not hold{suggest(name, self.datasets)}"
+                yield f"{where} names {name!r}, which is not in datasets{suggest(name, self.datasets)}"
             elif not self.datasets[name].has("train"):
                 yield f"{where} names {name!r}, which has train=0 problems"
 
@@ -203,8 +204,8 @@ class Config(Section):
                 yield f"{where}: {objective.type} has no gradient at k = n = {k}; choose k < n"
         if objective.kind.off_policy and training.steps_per_batch < 2 and training.old_policy == "trainer":
             yield (
-                f"{where}: {objective.type} corrects for off-policy samples, but iterations={training.iterations} "
-                f"makes none; set {where}.training.iterations to 2 or more (paper: 3), or minibatches"
+                f"{where}: {objective.type} corrects for off-policy samples, but there are none with iterations="
+                f"{training.iterations}; set {where}.training.iterations (paper: 3) or minibatches to 2 or more"
             )
         if (followed := self.entropy_of(name)) is not None:
             yield from self._entropy_contradictions(training, followed, f"{where}.training.entropy_bonus.like")

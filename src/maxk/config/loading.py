@@ -105,7 +105,7 @@ def defaults() -> dict[str, Any]:
     """The default experiment. Raises UserError if maxk was installed without its repository."""
     if not DEFAULTS.exists():
         raise UserError(
-            "the pipeline needs a clone of the repository, which holds its Snakefile and config/: clone it and run "
+            "the pipeline needs a clone of the repository, which has its Snakefile and config/: clone it and run "
             "`make environment` or `pip install --editable '.[pipeline]'` there"
         )
     return read_yaml(DEFAULTS)

@@ -223,7 +223,7 @@ class Experiment(Section):
     @model_validator(mode="after")
     def _milestones_without_choice(self) -> Experiment:
         if self.milestones and (self.choose or self.against or self.vote):
-            raise ValueError("milestones compare points of a training; leave `against`, `choose` and `vote` out")
+            raise ValueError("milestones compare points of one training; leave `against`, `choose` and `vote` out")
         if self.vote and self.choose:
             raise ValueError("`vote` counts all problems; leave `choose` out")
         return self

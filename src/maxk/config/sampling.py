@@ -42,14 +42,14 @@ class Sampling(Section):
         '`"\\n```\\n"`, if `prompt.chat` is true, else none.',
     )
     chunk: Count = Field(
-        256, description="Most completions of one problem that are generated together; does not change which are drawn."
+        256, description="Completions of one problem generated together, at most; does not change which are drawn."
     )
     batch_tokens: Count = Field(
         262_144, description="Tokens per batch of the transformers backend, prompts and completions together."
     )
     entropy: bool = Field(
         True,
-        description="Measure each completion's mean token entropy (Figure 2); with vLLM, in a pass of its own.",
+        description="Measure each completion's mean token entropy (Figure 2); with vLLM, in a separate pass.",
     )
     shards: Count = Field(1, description="Jobs per policy; each samples its part of every dataset's problems.")
     gpu: float = Field(
@@ -65,7 +65,7 @@ class Sampling(Section):
     def _fixed_cache_on_shared_gpus(self) -> Sampling:
         if self.gpu < 1 and self.backend == "vllm" and self.vllm.kv_cache_gb is None:
             raise ValueError(
-                f"gpu={self.gpu} shares a GPU, whose free memory vLLM would take for its own; set vllm.kv_cache_gb"
+                f"gpu={self.gpu} shares a GPU, but vLLM would claim all of its free memory; set vllm.kv_cache_gb"
             )
         return self
 

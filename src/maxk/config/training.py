@@ -48,7 +48,7 @@ class Generator(Section):
     @model_validator(mode="after")
     def _url_for_servers(self) -> Generator:
         if (self.url is not None) != (self.backend == "vllm" and self.mode == "server"):
-            raise ValueError("url goes with backend: vllm and mode: server, and only with them")
+            raise ValueError("url must be set with backend: vllm and mode: server, and only then")
         if self.importance_sampling != "none" and self.backend != "vllm":
             raise ValueError("importance_sampling corrects vLLM's samples; it needs backend: vllm")
         if self.ahead and self.mode != "server":
@@ -81,7 +81,7 @@ class EntropyBonus(Section):
         if self.like is not None and (self.target is not None or self.coefficient):
             raise ValueError("like gives the target, and the coefficient starts at 0; leave both out")
         if not adaptive and {"step", "largest"} & self.model_fields_set:
-            raise ValueError("step and largest change the coefficient towards a target; give one, or leave them out")
+            raise ValueError("step and largest need a target or like, towards which the coefficient changes")
         return self
 
 
@@ -90,7 +90,7 @@ class Heldout(Section):
 
     every: Count = Field(description="Generation batches between evaluations.")
     problems: Count = Field(
-        description="Held-out problems, with `num_generations` completions each; logs max@k for k = 1, 2, 4 … n."
+        description="Held-out problems, with `num_generations` completions each; logs max@k for k = 1, 2, 4, … and n."
     )
 
 
@@ -201,9 +201,9 @@ class Training(Section):
     @model_validator(mode="after")
     def _launcher_for_several(self) -> Training:
         if self.accelerate is not None and self.processes == 1:
-            raise ValueError("accelerate names how several processes share the work; set processes to 2 or more")
+            raise ValueError("accelerate says how several processes share the work; set processes to 2 or more")
         if len(set(self.datasets)) != len(self.datasets):
-            raise ValueError(f"datasets={list(self.datasets)} holds a dataset twice")
+            raise ValueError(f"datasets={list(self.datasets)} contains a dataset twice")
         return self
 
     @model_validator(mode="after")
@@ -211,7 +211,7 @@ class Training(Section):
         chosen = self.generator
         if self.gpu < 1 and chosen.backend == "vllm" and chosen.mode == "colocate" and chosen.kv_cache_gb is None:
             raise ValueError(
-                f"gpu={self.gpu} shares a GPU, whose free memory vLLM would take for its own; set generator.kv_cache_gb"
+                f"gpu={self.gpu} shares a GPU, but vLLM would claim all of its free memory; set generator.kv_cache_gb"
             )
         return self
 

@@ -18,7 +18,7 @@ class Verification(Section):
     )
     mode: Literal["auto", "fork"] = Field(
         "auto",
-        description="`fork` runs every test in a process of its own; `auto` shares one between the tests of a program "
+        description="`fork` runs every test in its own process; `auto` shares one between the tests of a program "
         "proven state-free. For rewards and evaluation; verdicts are equal, so not part of a result's identity.",
     )
     cpu_s: Positive = Field(2.0, description="CPU seconds per test, unless the problem has its own limit.")

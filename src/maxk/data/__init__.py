@@ -23,7 +23,8 @@ from maxk.data import hub
 from maxk.data.candidates import Funnel
 from maxk.data.filters import MAX_TEST_BYTES, Validate, complete, largest_test
 from maxk.data.sections import SOURCES, Benchmark, DatasetSection, GeneratedDataset, HubCopy, TokenLimit
-from maxk.errors import UserError, imported, suggest
+from maxk.errors import UserError, suggest
+from maxk.plugins import imported
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -115,7 +115,7 @@ def _texts(problem_id: str, name: str, values: Any) -> list[str]:
     texts = [_joined(value) for value in values]
     for text in texts:
         if not isinstance(text, str):
-            raise UserError(f"{problem_id}: its {name} hold {described(text)}, expected text")
+            raise UserError(f"{problem_id}: its {name} contain {described(text)}, expected text")
     return texts
 
 

@@ -60,7 +60,8 @@ def fill(
             asked = " and ".join(f"{split}={number}" for split, number in wanted.items())
             found = " and ".join(str(funnel[split]) for split in wanted)
             raise UserError(
-                f"datasets.{name}: asked for {asked}, but {PATIENCE} draws in a row added none to {found}; {remedy}"
+                f"datasets.{name}: {asked} requested, but only {found} found: the last {PATIENCE} draws gave no "
+                f"further one; {remedy}"
             )
     return [problem for split in kept.values() for problem in split.values()], funnel
 

@@ -16,7 +16,7 @@ from maxk.artifacts import models
 from maxk.artifacts.records import Problem
 from maxk.data.candidates import Candidate, Funnel
 from maxk.data.sections import Benchmark, TokenLimit
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.grading.verdicts import HARNESS_ERROR, PASSED
 
 MAX_TEST_BYTES = 64 * 2**20  # characters of a test's input and output together; a larger test is a damaged row
@@ -180,7 +180,8 @@ def _too_few(funnel: Funnel, split: str, wanted: int | str, left: int, candidate
     elif not left:
         advice = f"no row is left for {split}; give the other split a smaller number"
     counts = " → ".join(f"{step} {count}" for step, count in funnel.items())
-    return f"datasets.{funnel.dataset}.{split}: asked for {wanted} problems, but {left} are left ({counts}); {advice}"
+    asked = wanted if wanted == "all" else counted(int(wanted), "problem")
+    return f"datasets.{funnel.dataset}.{split}: asked for {asked}, left are {left} ({counts}); {advice}"
 
 
 def _rank(seed: int, problem_id: str) -> bytes:

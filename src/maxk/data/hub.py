@@ -47,7 +47,7 @@ def files(name: str, place: Place, layouts: Layouts) -> list[Path]:
             return paths
     wanted = " or ".join(" and ".join(patterns) for patterns in layouts)
     there = ", ".join(str(path.relative_to(folder)) for path in present[:5]) or "none"
-    raise UserError(f"datasets.{name}: {place.location} lacks data files {wanted}; it holds {there}")
+    raise UserError(f"datasets.{name}: {place.location} has no data files {wanted}; it has {there}")
 
 
 def fault(where: str, revision: str | None, kind: str, holds: str, online: bool) -> str | None:
@@ -60,7 +60,7 @@ def fault(where: str, revision: str | None, kind: str, holds: str, online: bool)
     if folder is not None and (folder.is_file() or any(folder.rglob(holds))):
         return None
     if local.exists():
-        return f"the folder holds no {holds}"
+        return f"the folder has no {holds}"
     if _is_path(where):
         return "no such file or folder"
     if kind == "dataset" and revision is None:

@@ -107,7 +107,7 @@ class Row(TypedDict):
 
 
 class JsonlDataset(Benchmark):
-    """Own problems: JSON lines, parquet files or `datasets` folders (docs/datasets.md)."""
+    """Your own problems: JSON lines, parquet files or `datasets` folders (docs/datasets.md)."""
 
     source: Literal["jsonl"]
     difficulties: tuple[Label, ...] = Field((), description="Values of `difficulty` to keep; empty keeps all.")

@@ -126,7 +126,7 @@ class Benchmark(DatasetSection):
         None, description="Maximum number of tests per problem; the first ones are kept, official before generated."
     )
     distinct_outputs: Count = Field(
-        1, description="Drops problems whose tests expect fewer distinct outputs: a constant answers them."
+        1, description="Drops problems whose tests expect fewer distinct outputs, which a constant could solve."
     )
     exclude: tuple[str, ...] = Field((), description="Upstream ids to drop before anything else, such as faulty rows.")
     seed: Seed = Field(0, description="Seed of the draw of the splits.")

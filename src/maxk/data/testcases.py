@@ -21,7 +21,7 @@ from maxk.artifacts.packed_tests import unpack
 from maxk.artifacts.records import Test
 from maxk.data.candidates import Funnel
 from maxk.data.rows import Text, parse_json_column
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 
 _FUNCTIONAL = """{statement}
 
@@ -53,7 +53,7 @@ def parallel_tests(problem_id: str, columns: ParallelTests | None) -> list[Test]
         return []
     inputs, outputs = columns.get("input") or [], columns.get("output") or []
     if len(inputs) != len(outputs):
-        raise UserError(f"{problem_id}: {len(inputs)} test inputs, but {len(outputs)} outputs")
+        raise UserError(f"{problem_id}: {counted(len(inputs), 'test input')}, but {counted(len(outputs), 'output')}")
     return [Test(unix(stdin), unix(expected)) for stdin, expected in zip(inputs, outputs, strict=True)]
 
 

@@ -130,8 +130,9 @@ def _statements(given: Paired) -> Iterator[str]:
     """Notes on what the numbers of seeds and the kind of results allow to conclude."""
     single = [one.name for one in given.systems if len(one.seeds) == 1]
     if single:
+        which = "each system" if len(single) == len(given.systems) else " and ".join(single)
         yield (
-            f"One set of samples of {', '.join(single)}: intervals and tests are about these samples and the models "
+            f"There is one set of samples of {which}: intervals and tests are about these samples and the models "
             "that wrote them, and say nothing about how another training with the same method would do."
         )
     if given.metrics == ("pass",):

@@ -23,7 +23,7 @@ from maxk.artifacts import packed_tests
 from maxk.artifacts.digests import digest_of
 from maxk.artifacts.json_rows import Row, encodable, identifier, list_of, number, rows, text
 from maxk.artifacts.json_text import parsed
-from maxk.errors import UserError, described, suggest
+from maxk.errors import UserError, counted, described, suggest
 from maxk.evaluation import function_tests
 from maxk.grading import CheckerProgram, Limits, Submission, extract_program
 from maxk.grading.comparison import LINES, RULES, TOKENS
@@ -146,7 +146,7 @@ def read_problems(path: Path, limits: Limits, form: str | None = None, ignore: C
             left_out[problem_id] = str(reason)
             continue
         if problem_id in tasks and tasks[problem_id].digest() != task.digest():
-            raise UserError(f"{row.where}: problem {problem_id!r} is there twice, with other tests; delete one row")
+            raise UserError(f"{row.where}: problem {problem_id!r} appears twice with different tests; delete one row")
         tasks[problem_id] = task
     if not tasks:
         why = f" that can be graded ({next(iter(left_out.values()))})" if left_out else ""
@@ -164,7 +164,7 @@ def _refuse_lost_keys(row: Row, form: ProblemForm, ignore: Collection[str]) -> N
     """Raises UserError for a setting that would be silently ignored: misspelt, or not supported by the form."""
     if form.name != "maxk":
         if lost := [key for key in (*_SETTINGS, *_FORMER) if key in row.value and key not in ignore]:
-            raise UserError(f"{row.where}: {lost[0]} is no key of {form.name}'s rows; only maxk's own form has it")
+            raise UserError(f"{row.where}: {lost[0]} is not a key of {form.name}'s rows; only maxk's own form has it")
         return
     for key in row.value:
         if key not in _KNOWN and key not in _UNREAD and key not in ignore:
@@ -316,7 +316,7 @@ def _apps(row: Row, problem_id: str, limits: Limits) -> Task:
     cases = Row(f"{row.where}: input_output", cases if isinstance(cases, dict) else {})
     inputs, outputs = (list_of(cases, key, object, optional=True) for key in ("inputs", "outputs"))
     if not inputs or len(inputs) != len(outputs):
-        raise _LeftOut(f"{len(inputs)} inputs and {len(outputs)} outputs")
+        raise _LeftOut(f"{counted(len(inputs), 'input')} and {counted(len(outputs), 'output')}")
     if cases.value.get("fn_name"):
         function = text(cases, "fn_name")
         tests = [

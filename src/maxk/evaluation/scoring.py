@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from maxk import estimators
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.grading.verdicts import HARNESS_ERROR, PASSED
 
 # A coincidence less likely than this is an error. The threshold is low because every scored file is checked.
@@ -116,7 +116,8 @@ class Scorer:
         if (counts > 1).any():
             index = int(np.argmax(counts > 1))
             return f"index {index} occurs {counts[index]} times among the {what}, expected once"
-        return f"got {counts.sum()} {what}, expected {self.n} (index {int(np.argmin(counts))} is missing)"
+        got = counted(int(counts.sum()), what.removesuffix("s"))
+        return f"got {got}, expected {self.n} (index {int(np.argmin(counts))} is missing)"
 
     def _again(self, what: str) -> str:
         if what == "verdicts":
@@ -134,9 +135,9 @@ class Scorer:
         if len(ungraded):
             row = int(ungraded[0])
             raise UserError(
-                f"{self._name}: {len(ungraded)} of {len(graded)} samples could not be graded (harness_error; "
-                f"first: problem {verdicts['problem_id'][row]}, sample {verdicts['sample_index'][row]}); "
-                f"{self._again('verdicts')}"
+                f"{self._name}: {len(ungraded)} of {counted(len(graded), 'sample')} could not be graded "
+                f"(harness_error; first: problem {verdicts['problem_id'][row]}, sample {verdicts['sample_index'][row]}"
+                f"); {self._again('verdicts')}"
             )
         return graded
 
@@ -150,8 +151,8 @@ class Scorer:
         if chance < REPEAT_CHANCE:
             problem, chunk, earlier = repeats[0]
             raise UserError(
-                f"{self._name}, problem {self.problem_ids[problem]}: the {size} samples from {chunk * size} "
-                f"repeat those from {earlier * size} one by one ({len(repeats)} such repeats, chance below "
+                f"{self._name}, problem {self.problem_ids[problem]}: the {counted(size, 'sample')} from {chunk * size} "
+                f"repeat those from {earlier * size} one by one ({counted(len(repeats), 'such repeat')}, chance below "
                 f"{REPEAT_CHANCE:g}): random numbers were used twice; {self._again('samples')}"
             )
 

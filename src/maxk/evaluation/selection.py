@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxk import estimators, statistics
-from maxk.errors import UserError, described
+from maxk.errors import UserError, counted, described
 from maxk.estimators import Floats
 from maxk.evaluation import verdict_shards
 from maxk.evaluation.problem_files import ASSERTS
@@ -98,7 +98,7 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
     for where, verdict in _verdicts(verdicts):
         one_score = next(scores, None) if scores else None
         if not verdict.keys() >= {"outputs", "program"}:
-            raise UserError(f"{where}: holds no outputs, which votes need; {_AGAIN}")
+            raise UserError(f"{where}: contains no outputs, which votes need; {_AGAIN}")
         if HARNESS_ERROR in verdict["statuses"]:
             raise UserError(f"{where}: a sample could not be graded; {_AGAIN}")
         asserts = asserts or verdict.get("judged") == ASSERTS
@@ -110,9 +110,9 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
         if one_score is not None:
             problem.scores.append(one_score)
     if not problems and not short:
-        raise UserError(f"{verdicts}: holds no verdicts")
+        raise UserError(f"{verdicts}: contains no verdicts")
     if not problems:
-        raise UserError(f"{verdicts}: no problem has more than {visible} tests; lower --visible")
+        raise UserError(f"{verdicts}: no problem has more than {counted(visible, 'test')}; lower --visible")
     return Samples(problems, visible, score, len(short), asserts)
 
 
@@ -150,7 +150,7 @@ def _scores(samples: SampleFile, key: str) -> Iterator[float]:
             if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
                 raise UserError(f"{row.where}: {key} must be a number for every sample, got {described(value)}")
         if len(each) != len(ones):
-            raise UserError(f"{row.where}: {key} has {len(each)} numbers for {len(ones)} samples")
+            raise UserError(f"{row.where}: {key} has {counted(len(each), 'number')} for {counted(len(ones), 'sample')}")
         yield from map(float, each)
 
 
@@ -160,7 +160,7 @@ def select(samples: Samples, ks: Sequence[int]) -> Selection:
     each = list(samples.problems.values())
     columns: dict[str, list[Floats]] = {ORACLE: [estimators.max_at_k(one.rewards, list(ks)) for one in each]}
     if samples.visible:
-        name = f"first {samples.visible} test{'' if samples.visible == 1 else 's'}"
+        name = "first test" if samples.visible == 1 else f"first {samples.visible} tests"
         columns[name] = [by_score(one.visible, one.rewards, ks) for one in each]
     if not samples.asserts:
         columns[MAJORITY] = [by_vote(one.outputs, one.rewards, ks, seed=i) for i, one in enumerate(each)]

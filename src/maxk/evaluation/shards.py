@@ -61,7 +61,7 @@ def read(config: Config, policy: str, dataset: str) -> Evaluation:
     }
     for name, (path, digest) in current.items():
         if first.sampled.inputs.get(name) != digest:
-            raise UserError(f"{first.samples}: not sampled with {path} as it is now; {remedy}")
+            raise UserError(f"{first.samples}: sampled with another version of {path}; {remedy}")
     return Evaluation(
         problem_ids=[task.problem_id for task in tasks],
         samples=pa.concat_tables(files.read_table(shard.samples, records.SAMPLE) for shard in shards),
@@ -95,11 +95,11 @@ def _shard(config: Config, policy: str, dataset: str, index: int) -> Shard:
         if source.experiment != config.name:
             raise UserError(
                 f"{path}: made by experiment {source.experiment!r}, but the config is named {config.name!r}; "
-                "give each experiment a folder of its own"
+                "give each experiment its own folder"
             )
     digests = files.digest(samples), files.digest(verdicts)
     if verified.inputs.get("samples") != digests[0]:
-        raise UserError(f"{verdicts}: not the verdicts of {samples} as it is now; run `maxk verify {policy}` again")
+        raise UserError(f"{verdicts}: made from another version of {samples}; run `maxk verify {policy}` again")
     if verified.inputs.get("problems") != sampled.inputs.get("problems"):
         raise UserError(f"{verdicts} and {samples} were made from different problems; run `maxk sample {policy}` again")
     return Shard(samples, verdicts, sampled, verified, digests)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from maxk import estimators
-from maxk.errors import UserError, described, no_such_file
+from maxk.errors import UserError, counted, described, no_such_file
 from maxk.estimators import Floats
 from maxk.evaluation.verdict_shards import is_parquet
 
@@ -154,9 +154,8 @@ def _require_same_problems(seeds: Sequence[Seed]) -> None:
             if problem.tests:
                 tests, source = known.setdefault(name, (problem.tests, seed.source))
                 if tests != problem.tests:
-                    raise UserError(
-                        f"problem {name!r} has {tests} tests in {source} and {problem.tests} in {seed.source}"
-                    )
+                    here = counted(tests, "test")
+                    raise UserError(f"problem {name!r} has {here} in {source} and {problem.tests} in {seed.source}")
 
 
 def _notes(systems: Sequence[System], kept: Sequence[System], ids: Sequence[str]) -> Iterator[str]:
@@ -164,7 +163,7 @@ def _notes(systems: Sequence[System], kept: Sequence[System], ids: Sequence[str]
     everything = {name for one in systems for seed in one.seeds for name in seed.problems}
     if len(everything) > len(ids):
         has = ", ".join(f"{one.name} {len(one.problem_ids)}" for one in systems)
-        yield f"Only the {len(ids)} problems that all have are compared, of {len(everything)} (with results: {has})."
+        yield f"Compared: what all have, {len(ids)} of {counted(len(everything), 'problem')} (with results: {has})."
     sizes = {one.name: [p.n for seed in one.seeds for p in seed.problems.values()] for one in kept}
     smallest = min(min(each) for each in sizes.values())
     if any(max(each) > smallest for each in sizes.values()):
@@ -249,7 +248,7 @@ def _counts(path: Path) -> list[Seed]:
                 if None in row or None in row.values():
                     raise UserError(f"{where}: expected {len(reader.fieldnames or [])} columns, as in the first line")
                 if not name or name in problems:
-                    raise UserError(f"{where}: problem {name!r} is {'there twice' if name else 'no name'}")
+                    raise UserError(f"{where}: problem {name!r} {'appears twice' if name else 'has no name'}")
                 if not 0 <= c <= n or n < 1:
                     raise UserError(f"{where}: expected 1 ≤ n and 0 ≤ c ≤ n, got n = {n}, c = {c}")
                 if n > MOST_SAMPLES:
@@ -258,7 +257,7 @@ def _counts(path: Path) -> list[Seed]:
     except (UnicodeDecodeError, csv.Error, OSError) as error:
         raise UserError(f"{path}: not a CSV file ({error})") from None
     if not seeds:
-        raise UserError(f"{path}: holds no problem")
+        raise UserError(f"{path}: contains no problem")
     names = {seed: f"{path} (seed {seed})" if seed else str(path) for seed in seeds}
     return [Seed(names[seed], problems, COUNTS) for seed, problems in seeds.items()]
 

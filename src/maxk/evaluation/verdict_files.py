@@ -27,7 +27,7 @@ from typing import Any
 
 from maxk.artifacts.digests import digest_of, digest_of_text
 from maxk.artifacts.json_rows import Row, rows
-from maxk.errors import UserError, described
+from maxk.errors import UserError, counted, described
 from maxk.evaluation.problem_files import Problems, Task
 from maxk.evaluation.result_files import Graded
 from maxk.evaluation.sample_files import Sample, SampleFile
@@ -84,7 +84,7 @@ def verdicts(path: Path) -> Iterator[dict[str, Any]]:
     """The verdicts of a file, none if it does not exist. Raises UserError for a row that is not a verdict."""
     for row in rows(path) if path.exists() else ():
         if not is_verdict(row):
-            raise UserError(f"{row.where}: not a verdict, it lacks {_lacking(row)}; name another --output")
+            raise UserError(f"{row.where}: not a verdict; missing: {_lacking(row)}; name another --output")
         yield row.value
 
 
@@ -95,7 +95,7 @@ def _lacking(row: Row) -> str:
 def _require_sound(row: Row) -> None:
     """Raises UserError unless a row has values that grading can write."""
     if not is_verdict(row):
-        raise UserError(f"{row.where}: not a verdict, it lacks {_lacking(row)}")
+        raise UserError(f"{row.where}: not a verdict; missing: {_lacking(row)}")
     reward, statuses = row.value["reward"], row.value["statuses"]
     if type(row.value["problem_id"]) is not str or type(row.value["sample"]) is not int:
         raise UserError(f"{row.where}: not a verdict; sample must be a whole number and problem_id text")
@@ -157,10 +157,11 @@ class Grading:
             if (verdict := next(known, None)) is not None:
                 self._require_current(verdict, sample, task)
                 self.tally.add(verdict)
+        if self.total == 0:
+            raise UserError(f"{samples.path}: holds no samples")
         if self.done > self.total:
-            raise UserError(
-                f"{output} has {self.done} verdicts but {samples.path} only {self.total} samples; name another --output"
-            )
+            done, total = counted(self.done, "verdict"), counted(self.total, "sample")
+            raise UserError(f"{output} has {done} but {samples.path} only {total}; name another --output")
 
     @property
     def total(self) -> int:
@@ -255,7 +256,7 @@ def _finished(path: Path) -> int:
     count = whole = 0
     with path.open("r+b") as file:
         if not _BEGINNING.startswith(file.read(len(_BEGINNING))):  # some other file, which must not be cut
-            raise UserError(f"--output: {path} is there and holds no verdicts; name another file")
+            raise UserError(f"--output: {path} exists and contains no verdicts; name another file")
         file.seek(0)
         for line in file:
             if line.endswith(b"\n"):

@@ -47,7 +47,7 @@ def tables(path: Path, schema: Any) -> Iterator[tuple[Path, Any]]:
     numbers = sorted(source.environment.get("shard", 0) for source in sources)
     if path.is_dir() and numbers != list(range(wanted := sources[0].environment["shards"])):
         held = ", ".join(map(str, numbers))
-        raise UserError(f"{path}: holds the shards {held} of {wanted}; run the pipeline again, which continues")
+        raise UserError(f"{path}: contains the shards {held} of {wanted}; run the pipeline again to continue")
     yield from ((one, files.read_table(one, schema, REMEDY)) for one in paths)
 
 

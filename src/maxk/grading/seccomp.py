@@ -115,7 +115,8 @@ class _Filter:
             return file.read()
 
 
-def _library() -> ModuleType:
+def library() -> ModuleType:
+    """libseccomp for Python, which every tier needs. Raises UserError with what to install."""
     try:
         import pyseccomp
     except ModuleNotFoundError as error:
@@ -129,7 +130,7 @@ def _library() -> ModuleType:
 @functools.cache
 def server_filter(files: bool = True) -> bytes:
     """BPF of the allow-list; `files=False` (tier 3, no Landlock to confine paths) refuses every open."""
-    lib = _library()
+    lib = library()
     rules = _Filter(lib, lib.ERRNO(1))  # EPERM
     rules.kill(*_HOSTILE)
     plain = set(_PLAIN)
@@ -170,7 +171,7 @@ def server_filter(files: bool = True) -> bytes:
 @functools.cache
 def child_filter() -> bytes:
     """BPF of the deny-list added in each child; `PID_PLACEHOLDER` marks the place of the child's pid."""
-    lib = _library()
+    lib = library()
     rules = _Filter(lib, lib.ALLOW)
     rules.kill("fork", "vfork")
     rules.kill_if("clone", (0, _CLONE_THREAD, 0))
@@ -189,7 +190,7 @@ def child_filter() -> bytes:
 @functools.cache
 def thread_filter() -> bytes:
     """BPF that notifies the server of each new thread."""
-    lib = _library()
+    lib = library()
     rules = _Filter(lib, lib.ALLOW)
     rules.rule(lib.NOTIFY, ["clone"], lib.Arg(0, lib.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD))
     return rules.bpf()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from maxk.errors import UserError
-from maxk.grading import probe
+from maxk.grading import probe, seccomp
 from maxk.grading.pool import PLAIN, Server
 from maxk.grading.sandbox import OFF, TIERS, SandboxUnavailable, StartError, low_limits
 
@@ -35,6 +35,8 @@ class Servers:
     def choose_tier(self) -> None:
         """Takes the tier asked for, or the strongest that starts and withstands a probe. Raises SandboxUnavailable."""
         names = TIERS if self._wanted == "auto" else (self._wanted,)
+        if self._wanted != OFF:
+            _require_filters()
         for name in names:
             try:
                 server = self._start(PLAIN, tier=name)
@@ -122,11 +124,21 @@ class Servers:
             ) from problem
 
 
+def _require_filters() -> None:
+    """Raises SandboxUnavailable without libseccomp: the same would be wrong with every tier."""
+    try:
+        seccomp.library()
+    except UserError as error:
+        raise SandboxUnavailable(str(error)) from None
+
+
 def _unavailable(reasons: dict[str, str]) -> str:
     said = "; ".join(f"{tier}: {reason}" for tier, reason in reasons.items())
+    what = "no sandbox works here" if len(reasons) > 1 else "this sandbox does not work here"
     if low := low_limits():
-        return f"no sandbox works here ({said}{low}): raise the limits of this shell"
+        return f"{what} ({said}{low}): raise the limits of this shell"
+    named = ", set sandbox: auto" if len(reasons) == 1 else ""
     return (
-        f"no sandbox works here ({said}). Install bubblewrap and libseccomp2 and allow user namespaces, "
-        "or use Linux 5.13 or newer with Landlock; to run untrusted programs without any isolation, set sandbox: off"
+        f"{what} ({said}). Install bubblewrap and allow user namespaces, or use Linux 5.13 or newer with "
+        f"Landlock{named}; to run untrusted programs without any isolation, set sandbox: off"
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from maxk.errors import counted
+
 
 @dataclass
 class Stats:
@@ -30,9 +32,8 @@ class Stats:
 
     def complaints(self) -> list[str]:
         """One line per kind of fault that is not the fault of a program."""
-        lines = [f"could not grade {count} test runs: {fault}" for fault, count in self.faults.most_common()]
+        lines = [f"could not grade {counted(count, 'test run')}: {fault}" for fault, count in self.faults.most_common()]
         if self.restarts:
-            lines.append(
-                f"grading processes ended {self.restarts} times and were replaced; what they ran was run again"
-            )
+            times = counted(self.restarts, "time")
+            lines.append(f"grading processes ended {times} and were replaced; what they ran was run again")
         return lines

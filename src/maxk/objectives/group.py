@@ -113,7 +113,7 @@ class RsGrpo(Objective):
     label = "RS-GRPO"
 
     beta: float = 2.0
-    """β, the preference for risk: towards 0 the mean reward counts, towards ∞ the largest (its authors advise 2)."""
+    """β, the preference for risk: near 0 the mean reward counts, for large β the largest (its authors advise 2)."""
 
     def advantages(self, rewards: Tensor) -> Tensor:
         tilted = self.beta * rewards

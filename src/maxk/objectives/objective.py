@@ -28,11 +28,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
-from maxk.errors import imported, unknown
+from maxk.errors import unknown
 from maxk.objectives import schedule
 from maxk.objectives.keys import accepts, allowed
 from maxk.objectives.schedule import Schedule
-from maxk.objectives.subsets import unusable_groups
+from maxk.objectives.subsets import require_tensors, unusable_groups
+from maxk.plugins import imported
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -100,10 +101,11 @@ class Objective:
         on-policy objectives ignore them. `progress` in [0, 1] drives a schedule of k. A group with a reward that is NaN
         (it could not be graded) or infinite gets all-zero advantages, because every subset that holds this member lacks
         a maximum; so does a group with such a log-ratio, and a group of one. Values beyond the dtype saturate at its
-        largest; they are never NaN. Raises ValueError for shapes and for k > n.
+        largest; they are never NaN. Raises TypeError for what is no tensor, ValueError for shapes and for k > n.
         """
         import torch
 
+        require_tensors(rewards, log_ratios)
         rewards = rewards.detach()
         n = _group_size(rewards, log_ratios)
         arguments = self._arguments(progress, n)
@@ -141,7 +143,7 @@ class MaxAtK(Objective):
     """Size of the subsets whose maximum counts: an integer, or a schedule over the training run."""
 
     binary: bool = False
-    """Take 1[r = 1] for r: only a full pass counts, and max@k becomes pass@k."""
+    """Replace r by 1[r = 1]: only a full pass counts, and max@k becomes pass@k."""
 
     def __post_init__(self) -> None:
         try:
@@ -161,7 +163,7 @@ class MaxAtK(Objective):
     def _arguments(self, progress: float, n: int) -> dict[str, Any]:
         k = self.k_at(progress)
         if k > n:
-            raise ValueError(f"k = {k} with n = {n} completions a group; 1 ≤ k ≤ n is needed")
+            raise ValueError(f"k = {k} with n = {n} (completions a group); 1 ≤ k ≤ n is needed")
         return {"k": k}
 
     def _values(self, rewards: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ class _ClampedLogRatios(MaxAtK):
     off_policy = True
 
     clamp_log_ratio: float | None = math.log(1.2)
-    """log ρ is clamped to ± this number (default: log 1.2), which bounds the variance and costs bias; null: not."""
+    """log ρ is clamped to ± this number (default: log 1.2): less variance, but a bias; null: no clamp."""
 
     @property
     def log_ratio_range(self) -> tuple[float, float]:
@@ -78,7 +78,7 @@ class BonOffPolicyExact(_ClampedLogRatios):
     """
 
     type = "bon_offpolicy_exact"
-    label = "Off-policy BoN, exact"
+    label = "Exact off-policy BoN"
 
     def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
         ascending, order = rewards.sort(dim=1)
@@ -97,7 +97,7 @@ class BonLoo1FirstOrder(_ClampedLogRatios):
     """
 
     type = "bon_loo1_firstorder"
-    label = "Off-policy BoN, first-order LOO-1"
+    label = "First-order off-policy BoN LOO-1"
 
     def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
         ascending, order = rewards.sort(dim=1)
@@ -109,7 +109,7 @@ class BonLoo1FirstOrder(_ClampedLogRatios):
 
 @dataclass(frozen=True, kw_only=True)
 class BonOffPolicyLoo2(_ClampedLogRatios):
-    """`bon_loo2`, exact off-policy: i as the k-th member against every other member j in the same company J.
+    """`bon_loo2`, exact off-policy: i as the k-th member against every other member j, with the same companions J.
 
         A_i = (k/n)·(n−1)⁻¹ Σ_{j≠i} mean_J [(max(r_i, max_J r) − max(r_j, max_J r)) Π_{l∈J} ρ_l],
         J ⊆ [n]∖{i,j}, |J| = k−1.
@@ -127,7 +127,7 @@ class BonOffPolicyLoo2(_ClampedLogRatios):
     """
 
     type = "bon_offpolicy_loo2"
-    label = "Off-policy BoN leave-two-out, exact"
+    label = "Exact off-policy BoN leave-two-out"
     zero_gradient_at_n = True
 
     def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
@@ -151,7 +151,7 @@ class BonLoo2FirstOrder(_ClampedLogRatios):
     """
 
     type = "bon_loo2_firstorder"
-    label = "Off-policy BoN, first-order leave-two-out"
+    label = "First-order off-policy BoN leave-two-out"
     zero_gradient_at_n = True
 
     def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
@@ -182,7 +182,7 @@ class BonOffPolicyTopM(_ClampedLogRatios, TopM):
     """
 
     type = "bon_offpolicy_topm"
-    label = "Off-policy BoN top-m, exact"
+    label = "Exact off-policy BoN top-m"
 
     def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
         ascending, order = rewards.sort(dim=1)

@@ -146,7 +146,7 @@ class TopM(MaxAtK):
     """Objectives for the mean of the best m of k."""
 
     m: int
-    """How many of the best of k count, 1 ≤ m ≤ k: the mean of their rewards is what is trained for."""
+    """How many of the best of k count, 1 ≤ m ≤ k: the policy is trained for the mean of their rewards."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -197,8 +197,8 @@ class OrderStatistic(MaxAtK):
     zero_gradient_at_n = True
 
     statistic: Literal["top", "rank", "trimmed"] = "top"
-    """What is trained for, of the rewards of k draws: the mean of the m best (`top`), the m-th best (`rank`), or the
-    mean without the m best and the m worst (`trimmed`; with m = (k−1)//2 the median)."""
+    """What the policy is trained for, of the rewards of k draws: the mean of the m best (`top`), the m-th best
+    (`rank`), or the mean without the m best and the m worst (`trimmed`; with m = (k−1)//2 the median)."""
 
     m: int = 1
     """The m of `statistic`."""

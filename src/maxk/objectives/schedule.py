@@ -39,7 +39,7 @@ class Schedule:
     """k when training ends."""
 
     at: float | None = None
-    """Progress in (0, 1) at which a step switches; without it 0.5. Only `step` has it."""
+    """Progress in (0, 1) at which `step` switches (default 0.5); only for `step`."""
 
     def __post_init__(self) -> None:
         if self.schedule not in get_args(Shape):

@@ -3,14 +3,14 @@
 All functions take [groups, n] in float64. Those that begin with "ascending" in their arguments expect rewards sorted
 ascending (ratios permuted alike); `unsort` puts a result back. Ties need no care: equal rewards make equal subsets.
 
-Only methods of tensors are used, so torch is not imported here (see `maxk.objectives.objective`).
+Only calling a function imports torch: the configuration imports this module (see `maxk.objectives.objective`).
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -139,8 +139,20 @@ def centred(values: Tensor) -> Tensor:
     return values - values.mean(dim=1, keepdim=True)
 
 
+def require_tensors(rewards: Any, log_ratios: Any = None) -> None:
+    """Raises TypeError for an array or a list: advantages would not be what the caller computes with."""
+    import torch
+
+    given = {"rewards": rewards} if log_ratios is None else {"rewards": rewards, "log_ratios": log_ratios}
+    for name, value in given.items():
+        if not isinstance(value, torch.Tensor):
+            got = type(value).__name__
+            raise TypeError(f"{name} must be a torch tensor [groups, n], got {got}; torch.as_tensor({name}) makes one")
+
+
 def unusable_groups(rewards: Tensor, log_ratios: Tensor | None = None) -> Tensor:
-    """Mask [groups] of those with a reward or a log-ratio that is NaN or infinite."""
+    """Mask [groups] of those with a reward or a log-ratio that is NaN or infinite. Raises TypeError for no tensors."""
+    require_tensors(rewards, log_ratios)
     usable = rewards.isfinite().all(dim=1)
     return ~usable if log_ratios is None else ~(usable & log_ratios.to(rewards.device).isfinite().all(dim=1))
 

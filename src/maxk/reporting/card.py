@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from maxk.artifacts.paths import BASE, command
 from maxk.artifacts.records import Policy
 from maxk.config import Config, HubBase
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.reporting import estimates, markdown
 from maxk.reporting.load import Scores
 
@@ -105,7 +105,8 @@ def _table(config: Config, scores: Scores, objective: str) -> Iterator[str]:
 def _method(config: Config, scores: Scores) -> Iterator[str]:
     sizes = ", ".join(f"{scores.problems(one)} of {markdown.escape(one)}" for one in scores.datasets)
     yield (
-        f"Unbiased estimates from {scores.n} completions per problem at temperature {config.sampling.temperature:g}, "
-        f"top-p {config.sampling.top_p:g}; the reward is the fraction of tests passed. Problems: {sizes}. In brackets: "
-        f"{config.report.confidence:.0%} intervals over problems, for this trained policy and not for the method."
+        f"Unbiased estimates from {counted(scores.n, 'completion')} per problem at temperature "
+        f"{config.sampling.temperature:g}, top-p {config.sampling.top_p:g}; the reward is the fraction of tests "
+        f"passed. Problems: {sizes}. In brackets: {config.report.confidence:.0%} intervals over problems, for this "
+        "trained policy and not for the method."
     )

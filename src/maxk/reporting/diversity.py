@@ -137,7 +137,7 @@ def scored_verdicts(config: Config, policy: str, dataset: str) -> list[str]:
         if kind == "verdicts":
             path = config.layout.verdicts(policy, dataset, shard)
             if Path(path).exists() and files.digest(path) != digest:
-                raise UserError(f"{scores}: not made from {path} as it is now; run `maxk score {policy}` again")
+                raise UserError(f"{scores}: made from another version of {path}; run `maxk score {policy}` again")
             found.append(path)
     return found
 

@@ -5,11 +5,14 @@ The Snakefile calls it when a run starts and ends (`onstart`, `onsuccess` and `o
 
 from __future__ import annotations
 
+import atexit
+import logging
 import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from maxk.artifacts.paths import Layout
 from maxk.config import Config
 from maxk.reporting import terminal, written
 
@@ -28,11 +31,11 @@ def success(config: Config) -> Callable[[], None]:
     when the process ends, since until then Snakemake's progress bars overwrite what others print. Files are read
     before: at the end the process is no longer in Snakemake's working directory.
     """
-    parts, summary, report = _opening(config), Path(config.layout.summary), Path(config.layout.report)
+    parts, summary = _opening(config), Path(config.layout.summary)
     again = f"`maxk summary --config {config.layout.config}`"
     outdated = f"maxk: {summary}: changed, or of other scores; make it again: {again}\n"
     ending = outdated if summary.exists() and not parts else ""
-    ending += f"maxk: done; open {report if report.exists() else f'{config.layout.root}/'}"
+    ending += f"maxk: done; open {_to_open(config.layout)}"
 
     def tell() -> None:
         for part in parts:
@@ -40,6 +43,23 @@ def success(config: Config) -> Callable[[], None]:
         print(ending, file=sys.stderr)
 
     return tell
+
+
+class NothingToDo(logging.Handler):
+    """Of a run that has nothing to do, Snakemake calls no hook: hears it say so, and has what to open printed last."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self._layout = config.layout
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage().startswith("Nothing to be done"):
+            atexit.register(print, f"maxk: nothing to do; open {_to_open(self._layout)}", file=sys.stderr)
+
+
+def _to_open(layout: Layout) -> str:
+    """The report, or the folder of a run that has made none."""
+    return str(layout.report if Path(layout.report).exists() else f"{layout.root}/")
 
 
 def _opening(config: Config) -> list[str]:

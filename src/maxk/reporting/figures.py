@@ -290,9 +290,10 @@ def _with_legend(given: Inputs, grid: sns.FacetGrid, policies: list[str]) -> mat
 # ------------------------------------------------------------------------------------------------------------ figure 2
 @figure(
     "Entropy of completions, before and after training",
-    "The paper's Figure 2: the distribution of the mean token entropy of completions, for every policy, with the base "
-    "model's distribution dashed behind it. A shift to the left means less diversity. The line is the mean; the last "
-    "0.5 % of the tail is not shown.",
+    "The paper's Figure 2: how sure every policy is of its tokens. Histograms of all completions, of all datasets and "
+    "training seeds, by their mean token entropy; the base model's is the dashed outline. Further to the left a policy "
+    "is surer, and samples of one problem are more alike. The vertical line is the mean; the last 0.5 % of the tail is "
+    "not shown.",
 )
 def figure2(given: Inputs) -> matplotlib.figure.Figure:
     import matplotlib.pyplot as plt

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from maxk.artifacts.records import Problem, Test
-from maxk.reporting import markdown
+from maxk.errors import counted
 
 TRIVIAL = 0.5  # mean reward of constant programs above which a split is called trivial
 SPLITS = ("train", "test")  # the last steps of a funnel
@@ -66,7 +66,7 @@ def lines(
     `trained_on` has the training problems of every dataset, `pretrained_on` the statements of the pretraining corpus;
     `measure` is (unit, length of a text).
     """
-    counts = " and ".join(f"{markdown.count(len(problems), f'{split} problem')}" for split, problems in splits.items())
+    counts = " and ".join(f"{counted(len(problems), f'{split} problem')}" for split, problems in splits.items())
     yield f"{name}: {counts}"
     yield from ("", "Rows left after each filter")
     yield from _funnel(funnel)
@@ -76,7 +76,7 @@ def lines(
         yield f"{split}: tests per problem {_spread([len(problem.tests) for problem in problems])}"
         yield f"{split}: prompt length in {unit} {_spread([length(render(p.statement)) for p in problems])}"
         if constant := best_constants(problems):
-            solved = markdown.count(constant.solved, "problem")
+            solved = counted(constant.solved, "problem")
             yield f"{split}: the best constant programs get {constant.mean:.3f} and solve {solved}"
         if pretrained_on:
             known = statistics.fmean(problem.statement in pretrained_on for problem in problems)
@@ -116,7 +116,7 @@ def _tests(tests: Sequence[Test]) -> Iterator[str]:
     for test in tests[:3]:
         yield f"input {_cut(test.stdin)!r}, expected output {_cut(test.expected)!r}"
     if len(tests) > 3:
-        yield f"… and {markdown.count(len(tests) - 3, 'more test')}"
+        yield f"… and {counted(len(tests) - 3, 'more test')}"
 
 
 def _cut(text: str) -> str:
@@ -131,10 +131,10 @@ def _warnings(
         if constant is not None and constant.mean >= TRIVIAL:
             yield f"warning: {split}: programs that print a constant get a mean reward of {constant.mean:.3f}"
         if constant is not None and constant.solved:
-            solved = markdown.count(constant.solved, "problem")
+            solved = counted(constant.solved, "problem")
             yield f"warning: {split}: a constant solves {solved}; set distinct_outputs to 2 or more"
     for source, train in trained_on.items():
         if shared := shared_statements(train, splits.get("test", [])):
             pairs = ", ".join(f"{test_id} = {train_id}" for train_id, test_id in shared[:5])
-            count = markdown.count(len(shared), "test problem")
+            count = counted(len(shared), "test problem")
             yield f"warning: {count} of {name} also in the train split of {source}: {pairs}"

@@ -22,7 +22,7 @@ from maxk.artifacts.paths import BASE, command, policy_name
 from maxk.artifacts.provenance import require_equal
 from maxk.artifacts.records import Provenance
 from maxk.config import Config
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.reporting import MEAN, markdown, written
 from maxk.statistics import Floats
 
@@ -130,9 +130,9 @@ class Scores:
 
     def means_note(self, confidence: float, reference: str) -> str:
         """One line for readers: what the means and intervals of a table are over, and its reference."""
-        problems = sum(map(self.problems, self.datasets))
+        problems = counted(sum(map(self.problems, self.datasets)), "problem")
         return (
-            f"Means over {markdown.count(len(self.datasets), 'dataset')} ({problems} problems, {self.n} samples each; "
+            f"Means over {counted(len(self.datasets), 'dataset')} ({problems}, {counted(self.n, 'sample')} each; "
             f"training seeds: {self.seeds_text()}) with {confidence:.0%} intervals over "
             f"{markdown.interval_over(*self.seed_range)}. Reference: {reference}; differences are paired. Sandbox: "
             f"{self.sandbox}."

@@ -18,11 +18,6 @@ def escape(text: str) -> str:
     return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
 
 
-def count(number: int, noun: str) -> str:
-    """A number of things: 1 dataset, 5 datasets."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def row(cells: Iterable[str]) -> str:
     """A row of a pipe table; cells are Markdown."""
     return f"| {' | '.join(cells)} |"

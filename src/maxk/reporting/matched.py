@@ -177,7 +177,7 @@ def _batches(config: Config, row: str, milestone: str, datasets: Sequence[str]) 
             lineage = dict(files.read_provenance(path).lineage)
             found.add(lineage.pop("batches", None))
             if lineage != files.read_provenance(end).lineage:
-                raise UserError(f"{path}: not of the training that {end} is of; train {row} again")
+                raise UserError(f"{path}: not from the same training as {end}; train {row} again")
     if len(found) != 1 or None in found:
         raise UserError(f"{milestone}: its scores are after {found} generation batches; train {row} again")
     return int(found.pop())

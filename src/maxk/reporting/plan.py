@@ -18,8 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from maxk.artifacts import files, records
 from maxk.config import Config, HubBase, read_yaml
-from maxk.errors import UserError
-from maxk.reporting import markdown
+from maxk.errors import UserError, counted
 from maxk.resources import gpus, memory
 
 SECONDS = 3600.0
@@ -219,19 +218,24 @@ def peak_disk_gb(config: Config, rows: pd.DataFrame, profile: Profile) -> float:
 
 
 # -------------------------------------------------------------------------------------------------------------- text
-def lines(config: Config, rates: Rates, name: str, cores: int) -> Iterator[str]:
-    """The plan as text for a machine of so many cores: the table, the datasets, and the rates with their sources."""
+def lines(config: Config, rates: Rates, name: str, cores: int, here: bool = False) -> Iterator[str]:
+    """The plan as text for a machine of so many cores: the table, the datasets, and the rates with their sources.
+
+    here: whether the cores are those of this machine, which need not be the one with the GPUs.
+    """
     profile = rates.profiles[name]
     rows = plan(config, profile)
-    datasets = markdown.count(len(config.evaluated), "dataset")
-    yield f"{config.name}: {len(config.policies)} policies on {datasets}, rates of {name}"
+    datasets = counted(len(config.evaluated), "dataset")
+    yield f"{config.name}: {counted(len(config.policies), 'policy', 'policies')} on {datasets}, rates of {name}"
     yield ""
     yield _table(rows)
     yield ""
     least, in_turn = map(_time, wall_hours(config, rows, profile, cores))
     devices = _devices(config, profile)
-    machine = f"{markdown.count(devices, 'GPU')} and " * bool(devices) + markdown.count(cores, "core")
+    machine = f"{counted(devices, 'GPU')} and " * bool(devices) + "this machine's " * here + counted(cores, "core")
     yield f"{least} on {machine} if none is ever idle; {in_turn} if training, sampling and grading follow one another"
+    if here and devices:
+        yield "for another machine than this one, give its number of cores: `--cores N`"
     yield "not in these times: preparing problems and the base model, scores and reports"
     yield f"{_size(peak_disk_gb(config, rows, profile))} of disk at most, with the checkpoints of training jobs"
     if config.experiments:
@@ -239,7 +243,7 @@ def lines(config: Config, rates: Rates, name: str, cores: int) -> Iterator[str]:
     yield ""
     for dataset, section in config.datasets.items():
         found = [(split, count(config, dataset, split)) for split in ("train", "test") if section.has(split)]
-        said = ", ".join(f"{one.problems} {split} ({one.tests:.0f} tests)" for split, one in found)
+        said = ", ".join(f"{one.problems} {split} ({counted(round(one.tests), 'test')})" for split, one in found)
         known = "prepared" if all(one.prepared for _, one in found) else f"assumed: {section.planned.basis}"
         yield f"{dataset}: {said} [{known}]"
     yield ""

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.reporting import markdown
 from maxk.reporting.load import Scores
 from maxk.statistics import Floats, combined, interaction, t_quantile
@@ -106,7 +106,7 @@ def with_seed_sd(parts: Components, seed_sd: float | None) -> Components:
 def to_markdown(parts: Components, frame: pd.DataFrame, title: str) -> str:
     """The components and the table, problems × seeds."""
     wide = frame.pivot(index="problems", columns="seeds", values="power")
-    lines = [f"**{title}**", "", *markdown.head(["problems", *(f"{seeds} seeds" for seeds in wide.columns)])]
+    lines = [f"**{title}**", "", *markdown.head(["problems", *(counted(int(seeds), "seed") for seeds in wide.columns)])]
     lines += [markdown.row([str(n), *(f"{one:.2f}" for one in row)]) for n, row in wide.iterrows()]
     spreads = [f"{name} {np.sqrt(value):.4f}" for name, value in vars(parts).items()]
     notes = [

@@ -16,7 +16,7 @@ import pandas as pd
 
 from maxk.artifacts.paths import BASE, command
 from maxk.config import Config
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.reporting import MEAN, estimates, markdown
 from maxk.reporting.load import Scores, load
 from maxk.reporting.tables import PaperTable
@@ -42,12 +42,15 @@ class Filled:
 
 
 def fill(table: PaperTable, scores: Scores, config: Config) -> Filled:
-    """Looks up the numbers of a table. Rows that nothing trains are left out, those yet to be trained are blank."""
+    """Looks up the numbers of a table. Rows that nothing trains are left out, and so are those of experiments that have
+    not been made; other policies that lack scores are blank.
+    """
     wanted = scores.rows if table.rows is None else table.rows
-    rows = [row for row in wanted if row == BASE or row in config.every_objective]
+    known = [row for row in wanted if row == BASE or row in config.every_objective]
     offpolicy = estimates.roles(config).offpolicy
-    tests = _against_best_baseline(scores, config, table) if offpolicy in rows else {}
-    scores, blank = _with_experiments(scores, config, table)
+    tests = _against_best_baseline(scores, config, table) if offpolicy in known else {}
+    scores, absent, reasons = _with_experiments(scores, config, table)
+    rows = [row for row in known if row not in absent]
     numbers = {c.header: [scores.mean(row, c.dataset, c.quantity) for row in rows] for c in table.columns}
     values = pd.DataFrame(numbers, index=rows, dtype="float64")
     ranks = values.round(12).rank(method="dense", ascending=False)
@@ -59,7 +62,7 @@ def fill(table: PaperTable, scores: Scores, config: Config) -> Filled:
         values,
         ranks,
         frozenset((offpolicy, header) for header, test in tests.items() if _significant(test, config)),
-        (*_notes(scores, config, table, rows, tests, set(wanted) - set(rows)), *blank),
+        (*_notes(scores, config, table, rows, tests, set(wanted) - set(known)), *reasons),
     )
 
 
@@ -75,26 +78,28 @@ def _significant(test: Row, config: Config) -> bool:
     return bool(test["p_wilcoxon_holm"] < 1 - config.report.confidence and test["rank_biserial"] > 0)
 
 
-def _with_experiments(scores: Scores, config: Config, table: PaperTable) -> tuple[Scores, list[str]]:
-    """Scores that include those of experiments' policies where they fit, and notes on the rows that stay blank."""
+def _with_experiments(scores: Scores, config: Config, table: PaperTable) -> tuple[Scores, list[str], list[str]]:
+    """Scores with those of experiments' policies where they fit, the rows that lack them, and notes on these."""
+    of_experiments = [row for row in table.rows or () if config.owner(row) is not None]
     made = table.made_by_experiments(config)
-    blank = [row for row in table.rows or () if config.owner(row) is not None and row not in made]
-    notes = list(_blank(config, blank))
+    absent = [row for row in of_experiments if row not in made]
+    notes = list(_absent(config, absent))
     if not made:
-        return scores, notes
+        return scores, absent, notes
     try:
-        return load(config.only([row for row in table.rows or () if row in config.objectives or row in made])), notes
+        found = load(config.only([row for row in table.rows or () if row in config.objectives or row in made]))
     except UserError as error:  # left by another run: it must not keep this one from its tables
-        return scores, [*_blank(config, [*made, *blank]), f"{error}."]
+        return scores, of_experiments, [*_absent(config, of_experiments), f"{error}."]
+    return found, absent, notes
 
 
-def _blank(config: Config, rows: Sequence[str]) -> Iterator[str]:
+def _absent(config: Config, rows: Sequence[str]) -> Iterator[str]:
     """How to make missing scores, one note per experiment. It takes a run before: that of the tables is planned."""
     owners = {row: str(config.owner(row)) for row in rows}
     for owner in dict.fromkeys(owners.values()):
         labels = "; ".join(config.label(row) for row in rows if owners[row] == owner)
         done = command(config.layout, config.layout.experiment(owner, "csv"))
-        yield f"Blank until `{done}` has been run, and the tables after it: {labels}."
+        yield f"No row until `{done}` has been run, and the tables after it: {labels}."
 
 
 # --------------------------------------------------------------------------------------------------------------- notes
@@ -109,7 +114,8 @@ def _notes(
     datasets = list(dict.fromkeys(c.dataset for c in table.columns if c.dataset != MEAN))
     problems = ", ".join(f"{dataset} {scores.problems(dataset)}" for dataset in datasets)
     shown = scores.only(rows, datasets)
-    yield (f"Problems: {problems}; {scores.n} samples per problem; {_seeds(shown)}sandbox: {scores.sandbox}.")
+    samples = counted(scores.n, "sample")
+    yield f"Problems: {problems}; {samples} per problem; {_seeds(shown)}sandbox: {scores.sandbox}."
     yield f"Bold: best; underlined: second. {config.report.confidence:.0%} intervals: statistics.csv."
     yield from markdown.seed_notes(*shown.seed_range)
     yield from _test_notes(scores, config, tests)
@@ -137,7 +143,7 @@ def _test_notes(scores: Scores, config: Config, tests: Mapping[str, Row]) -> Ite
     if any(_significant(test, config) for test in tests.values()):
         yield (
             "*: off-policy BoN is better than the paper's best baseline; Wilcoxon signed-rank test over problems (not "
-            f"of the means), two-sided, Holm-corrected over {markdown.count(len(scores.datasets), 'dataset')}, p < "
+            f"of the means), two-sided, Holm-corrected over {counted(len(scores.datasets), 'dataset')}, p < "
             f"{1 - config.report.confidence:g}. Best baseline, p, rank-biserial r, problems that differ: {listed}."
         )
     few = [header for header, number in differing.items() if number < FEWEST_FOR_SIGNIFICANCE]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import sys
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,11 +67,11 @@ def to_html(scores: Scores, config: Config, revision: str | None) -> str:
     )
     found = summary.summarise(scores, config)
     drawn = {one.name: one for one in _pictures(config)}
-    stages = lineage.stages(config.layout)
+    stages, linked = lineage.stages(config.layout), _names(config)
     return environment.get_template("report.html.j2").render(
         name=config.name,
-        summary={key: html(text) for key, text in vars(found).items()},
-        narrow=html(narrow(found.table)),
+        summary={key: html(text, linked) for key, text in vars(found).items()},
+        narrow=html(narrow(found.table), linked),
         main=drawn.pop(MAIN_FIGURE),
         figures=list(drawn.values()),
         tables=list(_sheets(config)),
@@ -118,17 +118,33 @@ def _left_out(config: Config) -> Iterator[str]:
             yield f"experiment {name} is left out: {', '.join(faults)}; make it again: `{again}`"
 
 
-def html(text: str) -> Markup:
+def html(text: str, names: Collection[str] = ()) -> Markup:
     """HTML of our own Markdown. Its texts are escaped where they are written (`maxk.reporting.markdown`).
 
-    Its headings stand below those of the page's sections.
+    Its headings stand below those of the page's sections. Where it names a table or figure of the page (`names`), as
+    `table2`, table2.md or table2.csv, it links to it.
     """
     reader = MarkdownIt("commonmark", {"html": True}).enable("table")
     tokens = reader.parse(text)
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1]) + 2)}"
-    return Markup(reader.renderer.render(tokens, reader.options, {}))
+    found = reader.renderer.render(tokens, reader.options, {})
+    return Markup(_NAMED.sub(lambda match: _link(match, names), found))
+
+
+# A name alone in a code span, or the name of a file that is in no folder.
+_NAMED = re.compile(r"<code>(?P<code>[\w-]+)</code>|(?<![\w/.-])(?P<file>[\w-]+)\.(?:csv|md|png)\b")
+
+
+def _link(match: re.Match[str], names: Collection[str]) -> str:
+    name = match["code"] or match["file"]
+    return f'<a href="#{name}">{match[0]}</a>' if name in names else match[0]
+
+
+def _names(config: Config) -> set[str]:
+    """Tables and figures of the page."""
+    return {*tables.tables(config), *figures.figures(config)}
 
 
 def narrow(text: str) -> str:
@@ -157,13 +173,14 @@ def _facts(scores: Scores, config: Config, revision: str | None) -> dict[str, st
 
 def _pictures(config: Config) -> Iterator[Picture]:
     for name, one in figures.figures(config).items():
-        yield Picture(name, one.title, html(one.caption), _data(config.layout.figure(name), "image/png"))
+        caption = html(one.caption, _names(config))
+        yield Picture(name, one.title, caption, _data(config.layout.figure(name), "image/png"))
 
 
 def _sheets(config: Config) -> Iterator[Sheet]:
     for table in tables.tables(config).values():
         paths = {Path(path).suffix: path for path in table.paths(config)}
-        yield _sheet(table.name, table.title, table.caption, paths[".csv"], paths.get(".md"))
+        yield _sheet(config, table.name, table.title, table.caption, paths[".csv"], paths.get(".md"))
 
 
 def _experiments(config: Config) -> Iterator[tuple[Sheet, str]]:
@@ -171,13 +188,14 @@ def _experiments(config: Config) -> Iterator[tuple[Sheet, str]]:
     for name in (name for name, faults in _made(config).items() if not faults):
         csv, text, png = _files(config, name)
         question = config.experiments[name].question
-        yield _sheet(name, question, experiments.CAPTION, csv, text), _data(png, "image/png")
+        yield _sheet(config, name, question, experiments.CAPTION, csv, text), _data(png, "image/png")
 
 
-def _sheet(name: str, title: str, caption: str, csv: str, text: str | None) -> Sheet:
+def _sheet(config: Config, name: str, title: str, caption: str, csv: str, text: str | None) -> Sheet:
     """`text` is a Markdown file whose first line is its title."""
-    body = html(Path(text).read_text(encoding="utf-8").partition("\n")[2]) if text else Markup()
-    return Sheet(name, title, html(caption), body, _data(csv, "text/csv"))
+    names = _names(config)
+    body = html(Path(text).read_text(encoding="utf-8").partition("\n")[2], names) if text else Markup()
+    return Sheet(name, title, html(caption, names), body, _data(csv, "text/csv"))
 
 
 def _data(path: str, kind: str) -> str:

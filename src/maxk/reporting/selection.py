@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from maxk.errors import counted
 from maxk.evaluation.selection import DRAWS, Selection
 from maxk.reporting import markdown
 from maxk.statistics import MEAN_BOUNDS
@@ -25,9 +26,10 @@ def to_markdown(name: str, found: Selection, level: float) -> str:
         lines.append(markdown.row([str(k), *cells, *(f"{of[k]:.1f}" for of in counts.values())]))
     left_out = f"; {found.left_out} without other tests left out" if found.left_out else ""
     notes = [
-        f"Mean reward of the selected sample on the tests that are not visible, {level:.0%} intervals over "
-        f"{markdown.count(found.problems, 'problem')}{left_out}.",
-        f"Majority vote of more than one sample: {DRAWS} random draws a problem."
+        f"Mean reward of the one of k samples that a selector picks, on the tests that it does not see (the oracle, "
+        f"max@k, knows them), {level:.0%} intervals over "
+        f"{counted(found.problems, 'problem')}{left_out}.",
+        f"The majority vote of two or more samples is simulated: {DRAWS:,} random draws a problem."
         if found.outputs is not None
         else "No majority vote and no distinct outputs: these programs are judged by asserts and have no outputs.",
     ]

@@ -20,6 +20,7 @@ import pandas as pd
 from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config, HubBase
+from maxk.errors import counted
 from maxk.reporting import MEAN, comparison, estimates, lineage, markdown, written
 from maxk.reporting.load import Scores
 
@@ -79,7 +80,7 @@ def _lines(lines: Iterable[str]) -> str:
 
 # ----------------------------------------------------------------------------------------------------- result
 def _result(scores: Scores, config: Config, means: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
-    """Which policy has the highest mean, or which share it, and whether it is above the second and the base model.
+    """Which policy has the highest mean, or which share it; is it above GRPO, the second and the base model?
 
     With one training seed, a last sentence says that this is no statement about methods.
     """
@@ -94,25 +95,32 @@ def _result(scores: Scores, config: Config, means: pd.DataFrame, changes: pd.Dat
     else:
         best = [str(policy) for policy in at.index[at == at.max()]]
         named, value = [labels[policy] for policy in best], f"the highest mean max@{k}, {at.max():.3f}"
-        yield f"{', '.join(named[:-1])} and {named[-1]} share {value}." if best[1:] else f"{named[0]} has {value}."
-        yield from _compared(_at(changes, k), best, labels)
+        yield f"{_listed(named, 'and')} {'share' if best[1:] else 'has'} {value}."
+        yield from _compared(_at(changes, k), best, estimates.roles(config).grpo, labels)
         yield from markdown.seed_notes(*scores.seed_range)
 
 
-def _compared(changes: pd.DataFrame, best: Sequence[str], labels: Mapping[str, str]) -> Iterator[str]:
-    """The best policy, of equal ones the first, beside the second and the base model."""
+def _compared(changes: pd.DataFrame, best: Sequence[str], grpo: str | None, labels: Mapping[str, str]) -> Iterator[str]:
+    """The best policy, of equal ones the first, beside GRPO, the second and the base model."""
     second = changes[(changes.comparison == "best vs second") & (len(best) == 1)]
-    base = changes[(changes.comparison == f"vs {BASE}") & (changes.policy == best[0]) & (BASE not in best)]
-    verdicts: dict[bool, list[str]] = {}
-    for row in estimates.records(second[second.reference != BASE]) + estimates.records(base):
-        name = "the base model" if row["reference"] == BASE else f"the second, {labels[row['reference']]}"
-        verdicts.setdefault(_sign(row) > 0, []).append(f"{name} ({_difference(row)})")
+    references = [one for one in (grpo, BASE) if one not in best and one not in set(second.reference) - {BASE}]
+    others = [changes[(changes.comparison == f"vs {one}") & (changes.policy == best[0])] for one in references]
+    verdicts: dict[bool, list[str]] = {True: [], False: []}
+    for row in estimates.records(pd.concat([second[second.reference != BASE], *others])):
+        name = "the base model" if row["reference"] == BASE else labels[row["reference"]]
+        name = f"the second, {name}" if row["comparison"] == "best vs second" else name
+        verdicts[_sign(row) > 0].append(f"{name} ({_difference(row)})")
     said = [
-        f"{'above' if above else 'not distinguishable from'} {(' and ' if above else ' or ').join(names)}"
+        f"{'above' if above else 'not distinguishable from'} {_listed(names, 'and' if above else 'or')}"
         for above, names in verdicts.items()
+        if names
     ]
     if said:
         yield f"{labels[best[0]] if best[1:] else 'It'} is {'; '.join(said)}."
+
+
+def _listed(names: Sequence[str], last: str) -> str:
+    return f"{', '.join(names[:-1])} {last} {names[-1]}" if names[1:] else names[0]
 
 
 # --------------------------------------------------------------------------------------------------- sections
@@ -122,13 +130,14 @@ def _what(scores: Scores, config: Config) -> Iterator[str]:
         base = markdown.escape(config.base.model)
     problems = ", ".join(f"{dataset} ({scores.problems(dataset)})" for dataset in scores.datasets)
     trained = (
-        f"{markdown.count(len(config.objectives), 'objective')} trained from it on "
+        f"{counted(len(config.objectives), 'objective')} trained from it on "
         f"{', '.join(config.training.datasets)}, training seeds: {scores.seeds_text()}"
         if config.objectives
         else "Nothing was trained"
     )
+    samples = counted(scores.n, "sample")
     yield (
-        f"Base model: {base}. {trained[0].upper()}{trained[1:]}. Evaluated by {scores.n} samples per problem at "
+        f"Base model: {base}. {trained[0].upper()}{trained[1:]}. Evaluated by {samples} per problem at "
         f"temperature {config.sampling.temperature:g}; problems: {problems}. Sandbox: `{scores.sandbox}`."
     )
 
@@ -147,7 +156,7 @@ def _table(scores: Scores, config: Config, means: pd.DataFrame, differences: pd.
         yield markdown.row([markdown.escape(label), *cells])
     yield ""
     yield (
-        f"Means over {markdown.count(len(scores.datasets), 'dataset')} with {config.report.confidence:.0%} "
+        f"Means over {counted(len(scores.datasets), 'dataset')} with {config.report.confidence:.0%} "
         f"intervals over {markdown.interval_over(*scores.seed_range)}; differences are paired. Each dataset: "
         "table2.md, table3.md; every k: statistics.csv."
     )
@@ -191,7 +200,7 @@ def _against_grpo(scores: Scores, others: pd.DataFrame, grpo: str, quantity: str
     for row in estimates.records(others):
         names[_sign(row)].append(labels[row["policy"]])
     if len(others):
-        counts = {sign: f"{len(found)} ({', '.join(found)})" if found else "none" for sign, found in names.items()}
+        counts = {sign: f"{len(found)} ({'; '.join(found)})" if found else "none" for sign, found in names.items()}
         yield (
             f"Other policies against {labels[grpo]} at {quantity}: above {counts[1]}, below {counts[-1]}, "
             f"undecided {counts[0]}."

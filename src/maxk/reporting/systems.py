@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from maxk.config.colours import COLOURS
+from maxk.errors import counted
 from maxk.evaluation.comparing import Comparison, Crossing, Difference, Solved
 from maxk.reporting import markdown
 
@@ -14,16 +14,17 @@ _SHOWN = 10  # ids of problems; all are in the JSON
 
 def to_markdown(found: Comparison) -> str:
     """A table of every k per metric and pair, with what is said about crossings and solved problems."""
-    names = [f"{one['name']} ({markdown.count(one['seeds'], 'seed')})" for one in found.systems]
+    seeds = any(one["seeds"] > 1 for one in found.systems)
+    names = [one["name"] + (f" ({counted(one['seeds'], 'seed')})" if seeds else "") for one in found.systems]
     lines = [f"**{markdown.escape(' against '.join(names))}**", ""]
-    lines += [f"{markdown.count(found.problems, 'problem')}, {found.level:.0%} intervals."]
+    lines += [f"{counted(found.problems, 'problem')}, {found.level:.0%} intervals."]
     for metric in dict.fromkeys(one.metric for one in found.estimates):
         lines += ["", *_means(found, metric)]
         pairs: dict[tuple[str, str], list[Difference]] = {}
         for one in found.differences:
             if one.metric == metric:
                 pairs.setdefault((one.a, one.b), []).append(one)
-        lines += [line for rows in pairs.values() for line in ("", *_differences(rows))]
+        lines += [line for rows in pairs.values() for line in ("", *_differences(rows, len(pairs) > 1))]
     lines += ["", *(f"- {_crossed(one)}" for one in found.crossings), *(f"- {_solved(one)}" for one in found.solved)]
     return markdown.below(lines, [*found.notes, *_tests(found)])
 
@@ -37,12 +38,14 @@ def _means(found: Comparison, metric: str) -> Iterator[str]:
         yield markdown.row([str(k), *(markdown.with_ends(one.mean, one.low, one.high) for one in each)])
 
 
-def _differences(rows: Sequence[Difference]) -> Iterator[str]:
+def _differences(rows: Sequence[Difference], corrected: bool) -> Iterator[str]:
+    """Of one pair; for the only one, there is nothing to correct."""
     first = rows[0]
-    yield from markdown.head([f"{first.metric}@k", f"{first.a} − {first.b}", "p", "p (Holm)"])
+    yield from markdown.head([f"{first.metric}@k", f"{first.a} − {first.b}", "p", *(["p (Holm)"] * corrected)])
     for one in rows:
         difference = markdown.with_ends(one.difference, one.low, one.high, "+.3f")
-        yield markdown.row([str(one.k), difference, markdown.p_value(one.p), markdown.p_value(one.p_holm)])
+        ps = map(markdown.p_value, (one.p, one.p_holm) if corrected else (one.p,))
+        yield markdown.row([str(one.k), difference, *ps])
 
 
 def _crossed(one: Crossing) -> str:
@@ -72,15 +75,16 @@ def _tests(found: Comparison) -> Iterator[str]:
     for about in dict.fromkeys(one.about for one in found.differences):
         pairs = dict.fromkeys(f"{one.a} − {one.b}" for one in found.differences if one.about == about)
         tests = dict.fromkeys(one.test for one in found.differences if one.about == about)
-        yield f"About {about}: {', '.join(pairs)} (p: {', '.join(tests)}, two-sided)."
-    compared = markdown.count(len(found.solved), "pair")
-    yield f"Holm's correction is over {compared} at the same k and metric, not over k."
+        yield f"{', '.join(pairs)}: a statement about {about}; p is two-sided, by {', '.join(tests)}."
+    if len(found.solved) > 1:
+        yield f"Holm's correction is over the {len(found.solved)} pairs at the same k and metric, not over k."
 
 
 def draw(found: Comparison, path: str) -> None:
     """Curves of all systems against k with their intervals, a panel per metric, as PNG or PDF."""
     import pandas as pd
 
+    from maxk.config.colours import COLOURS
     from maxk.reporting import style
 
     data = pd.DataFrame([one._asdict() for one in found.estimates]).rename(columns={"system": "policy"})

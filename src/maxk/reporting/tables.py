@@ -159,7 +159,7 @@ def _numbered(config: Config) -> list[PaperTable]:
             "table4",
             f"max@1 and {headline} of GRPO, by epochs and PPO iterations",
             "The paper's Table 4: GRPO trained for more epochs, and with more PPO iterations per batch. Policies that "
-            "only an experiment trains are blank until it has been run; a note says how. " + MARKS,
+            "only an experiment trains have a row once it has been run; a note says how. " + MARKS,
             _per_dataset(config, [f"max@{k}" for k in both]),
             (BASE, *_longer_training(config)),
         ),

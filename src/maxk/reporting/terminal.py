@@ -29,21 +29,22 @@ def write(text: str, file: IO[str] | None = None) -> None:
 
 
 def folded(table: str, width: int) -> Iterator[str]:
-    """A pipe table as one or several that fit the width, each with the first column."""
+    """A pipe table as one or several that fit the width, each with the columns of words, which say what a row is."""
     rows = [markdown.cells(line) for line in table.splitlines()]
+    words = max(1, sum(not dashes.endswith(":") for dashes in rows[1]))
     widths = [
         max(len(_MARKS.sub("", cell)) for cell in column)
         for column in zip(rows[0], *rows[2:], strict=True)  # without the line of dashes
     ]
-    for columns in _groups(widths, width):
-        yield markdown.columns(table, (0, *columns))
+    for columns in _groups(widths, width, words):
+        yield markdown.columns(table, (*range(words), *columns))
 
 
-def _groups(widths: Sequence[int], width: int) -> Iterator[list[int]]:
-    """Columns after the first, in groups that fit beside it."""
+def _groups(widths: Sequence[int], width: int, words: int) -> Iterator[list[int]]:
+    """Columns after those of words, in groups that fit beside these."""
     group: list[int] = []
-    for i in range(1, len(widths)):
-        if group and sum(widths[j] + _GAP for j in (0, *group, i)) > width:
+    for i in range(words, len(widths)):
+        if group and sum(widths[j] + _GAP for j in (*range(words), *group, i)) > width:
             yield group
             group = []
         group.append(i)

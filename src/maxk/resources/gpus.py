@@ -65,7 +65,7 @@ def _require(count: int, found: int, source: str) -> None:
     if found < count:
         raise UserError(
             f"gpus: {count} needed, but {source} {found} on {platform.node()}; use a machine with more, fix the driver "
-            "or CUDA_VISIBLE_DEVICES, or set `gpus` to what there is (0: CPU only)"
+            "or CUDA_VISIBLE_DEVICES, or set `gpus` to the number available (0: CPU only)"
         )
 
 

@@ -114,7 +114,7 @@ def stop_tokens(policy: Policy, tokenizer: Any, config: Sampling) -> list[int]:
             raise UserError(f"sampling.stop_tokens: {token!r} is not one token of {policy.model}")
         ids.add(tokenizer.convert_tokens_to_ids(token))
     if not ids:
-        raise UserError(f"{policy.model} names no end-of-sequence token; name one in sampling.stop_tokens")
+        raise UserError(f"{policy.model} has no end-of-sequence token; set one in sampling.stop_tokens")
     return sorted(ids)
 
 
@@ -158,7 +158,7 @@ def require_supported(policy: Policy, config: Sampling) -> None:
     kind = models.causal_lm_class(found)
     if kind is None:
         raise UserError(
-            f"base.model {policy.model!r} is a {found.model_type}, which transformers cannot make write text"
+            f"base.model {policy.model!r} is a {found.model_type}, which transformers cannot use to generate text"
         )
     if config.backend == "transformers" and models.has_recurrent_state(found):
         raise UserError(

@@ -68,7 +68,7 @@ class Entropies:
         for batch in batches(self._parts(distinct), self.tokens, self.positions):
             sums.index_add_(0, torch.tensor([part.owner for part in batch]), self._sums(batch).cpu())
         if not sums.isfinite().all():
-            raise UserError(f"{self.name}: the model gives no probabilities: its entropies are not finite")
+            raise UserError(f"{self.name}: the model's entropies are not finite")
         means = {one: total / len(one[1]) for one, total in zip(distinct, sums.tolist(), strict=True)}
         return [means[tuple(prompt), tuple(completion)] for prompt, completion in sequences]
 

@@ -148,6 +148,6 @@ def inverse(p: torch.Tensor, row: torch.Tensor, uniform: torch.Tensor) -> torch.
     cumulative = p.cumsum(1, dtype=torch.float64)
     total = cumulative[:, -1:].clone()
     if not total.isfinite().all():
-        raise UserError("the model gives no probabilities: its logits are not finite (in float16 they can overflow)")
+        raise UserError("the model's logits are not finite (in float16 they can overflow)")
     line = cumulative.div_(total).add_(torch.arange(len(p), device=p.device)[:, None])
     return torch.searchsorted(line.flatten(), row + uniform) - row * p.shape[1]

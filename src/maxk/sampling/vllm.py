@@ -120,7 +120,7 @@ class VllmBackend:
     def _completions(self, outputs: Sequence[Any]) -> Iterator[Completion]:
         for output in outputs:
             if output.finish_reason not in ("stop", "length"):
-                raise UserError(f"vLLM gave up a completion of {self.policy.name}: {output.finish_reason}")
+                raise UserError(f"vLLM aborted a completion of {self.policy.name}: {output.finish_reason}")
         rows = [output.token_ids for output in outputs]
         return sampling.completions(rows, self.stop_tokens, self.config.stop, self.tokenizer)
 

@@ -75,7 +75,7 @@ def _reachable(base: HubBase) -> str | None:
     """
     if Path(base.model).is_dir() and not any(Path(base.model).glob("*.safetensors")):
         raise UserError(
-            f"base.model {base.model!r} holds no *.safetensors; other weight files can run code when they are read, "
+            f"base.model {base.model!r} has no *.safetensors; other weight files can run code when they are read, "
             "so convert them: load the model where you trust it and call save_pretrained"
         )
     try:

@@ -83,7 +83,7 @@ def grading(args: argparse.Namespace) -> Iterator[Callable[[Path], Any]]:
 
         def graded(path: Path) -> Any:
             if args.problems is None:
-                raise UserError(f"{path}: holds no verdicts; if these are samples, give --problems FILE to grade them")
+                raise UserError(f"{path}: contains no verdicts; if it has samples, give --problems FILE to grade them")
             tally = samples().tally(path)
             tally.require_graded()
             return tally
@@ -92,14 +92,14 @@ def grading(args: argparse.Namespace) -> Iterator[Callable[[Path], Any]]:
 
 
 def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
-    """The requested ks up to n, by default powers of two and n."""
-    from maxk.estimators import powers_of_two
+    """The requested ks up to n, by default 1, 2, 4, … and n."""
+    from maxk.estimators import usual_ks
 
     if wanted is None:
-        return sorted({n, *powers_of_two(n)})
+        return usual_ks(n)
     kept = sorted({k for k in wanted if k <= n})
     if not kept:
-        raise UserError(f"--k: every k is above the {n} samples that all systems have of every problem")
+        raise UserError(f"--k: every k is above {n}, the fewest samples of a problem")
     if len(kept) < len(set(wanted)):
         print(f"--k: left out those above {n}, the fewest samples of a problem", file=sys.stderr)
     return kept

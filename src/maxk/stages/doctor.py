@@ -15,6 +15,7 @@ import contextlib
 import os
 import pwd
 import shutil
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,13 +30,14 @@ from maxk import data
 from maxk.config import Config, HubBase
 from maxk.config.messages import together
 from maxk.data import hub
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.training import accelerate_config
 
 ROOT = configuration.DEFAULTS.parent.parent
 SCALES = {"default": None, "mini": ROOT / "config" / "mini.yaml", "paper": ROOT / "config" / "paper.yaml"}
 HUB_TIMEOUT_S = 3.0
 INSTALL = "make environment"
+_ERASE = "\r\x1b[K"  # the line of a terminal
 PIPELINE_EXTRAS = ("torch", "grade", "trl", "pipeline")
 
 
@@ -72,19 +74,42 @@ def run(args: argparse.Namespace) -> int:
     scales = SCALES if args.config is None else {args.config: args.config, **SCALES}
     experiments = {name: configuration.experiment(path) for name, path in scales.items()}
     asked = next(iter(experiments))
+    _checking("GPUs")
     gpu_gb = gpus()
+    _checking("the hub")
     machine = Machine(len(gpu_gb), min(gpu_gb, default=0.0), find_spec("vllm") is not None, hub_responds())
-    checks = [*machine_checks(gpu_gb, machine.hub), *software_checks(experiments[asked])]
-    for check in checks:
-        print(f"{check.mark:4} {check.name:10} {check.found}")
-        if check.fix:
-            print(f"{'':15} → {check.fix}")
-    print()
-    faults = [f"{check.name}: {check.found}" for check in checks if not check.ok]
-    obstacles_of = {name: [*faults, *obstacles(config, machine)] for name, config in experiments.items()}
-    for name, found in obstacles_of.items():
-        print(f"{name}: {'does not work here:' if found else 'works here'}", *(f"  - {one}" for one in found), sep="\n")
-    return 1 if obstacles_of[asked] else 0
+    checks = chain(machine_checks(gpu_gb, machine.hub), software_checks(experiments[asked]))
+    faults = [f"{check.name}: {check.found}" for check in map(_shown, checks) if not check.ok]
+    _say()
+    working = {name: _works(name, config, machine, faults) for name, config in experiments.items()}
+    return 0 if working[asked] else 1
+
+
+def _shown(check: Check) -> Check:
+    _say(f"{check.mark:4} {check.name:10} {check.found}", *([f"{'':15} → {check.fix}"] if check.fix else []))
+    return check
+
+
+def _works(name: str, config: Config, machine: Machine, faults: list[str]) -> bool:
+    """Whether an experiment works here; prints it, with everything that keeps it from it."""
+    _checking(f"what {name} needs")
+    found = [*faults, *obstacles(config, machine)]
+    _say(f"{name}: {'does not work here:' if found else 'works here'}", *(f"  - {one}" for one in found))
+    return not found
+
+
+# -------------------------------------------------------------------------------------------------------- on a terminal
+def _checking(what: str) -> None:
+    """Shows on a terminal what takes a while, until the next line; elsewhere the results follow one another anyway."""
+    if sys.stderr.isatty():
+        print(f"{_ERASE}checking {what} …", end="", file=sys.stderr, flush=True)
+
+
+def _say(*lines: str) -> None:
+    """Prints a result at once."""
+    if sys.stderr.isatty():
+        print(_ERASE, end="", file=sys.stderr, flush=True)
+    print("\n".join(lines), flush=True)
 
 
 # -------------------------------------------------------------------------------------------------------- the machine
@@ -109,7 +134,7 @@ def hub_responds() -> bool:
 def machine_checks(gpu_gb: list[float], online: bool) -> Iterator[Check]:
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     cores, disk_gb = len(os.sched_getaffinity(0)), shutil.disk_usage(".").free / 1e9
-    yield Check("machine", f"{cores} cores, {memory_gb:.0f} GB memory, {disk_gb:.0f} GB of disk free")
+    yield Check("machine", f"{counted(cores, 'core')}, {memory_gb:.0f} GB memory, {disk_gb:.0f} GB of disk free")
     sizes = ", ".join(f"{gb:.0f} GB" for gb in gpu_gb)
     unused = "nvidia-smi is here but torch finds no GPU: `make environment LOCK=gpu`, or fix the driver"
     advice = unused if shutil.which("nvidia-smi") and not gpu_gb else ""
@@ -134,7 +159,9 @@ def software_checks(config: Config) -> Iterator[Check]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     yield check_user()
     yield check_packages(locked(project))
+    _checking("the sandbox, by attacks")
     yield check_sandbox(config)
+    _checking("the tracking")
     yield check_tracking(config)
     yield from map(check_reporter, config.tracking.report_to)
 
@@ -222,8 +249,8 @@ def obstacles(config: Config, machine: Machine) -> Iterator[str]:
     """What keeps an experiment from running on a machine, each with its fix."""
     if config.gpus > machine.gpus:
         yield (
-            f"it needs {config.gpus} GPU(s), {machine.gpus} found: use such a machine or a cluster (docs/clusters.md), "
-            "or set `gpus` and `training.processes` to what there is"
+            f"it needs {counted(config.gpus, 'GPU')}, {machine.gpus} found: use such a machine or a cluster "
+            "(docs/clusters.md), or set `gpus` and `training.processes` to what there is"
         )
     gpu_gb = needed_gpu_gb(config)
     if config.gpus and machine.gpus and gpu_gb > machine.gpu_gb:

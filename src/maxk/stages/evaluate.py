@@ -22,8 +22,8 @@ from typing import Any
 from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.config import Config
-from maxk.errors import UserError, no_such_file
-from maxk.estimators import powers_of_two
+from maxk.errors import UserError, counted, no_such_file
+from maxk.estimators import usual_ks
 from maxk.resources import gpus
 
 # Keys that a config file may not set, and what sets them.
@@ -87,16 +87,16 @@ def _require_sound(args: argparse.Namespace) -> None:
     if args.n < 1:
         raise UserError(f"--n {args.n}: at least 1 sample per problem is needed")
     if len({f"{one:g}" for one in args.temperatures}) != len(args.temperatures):
-        raise UserError(f"--temperatures {' '.join(map(str, args.temperatures))}: one is given twice")
+        raise UserError(f"--temperatures {' '.join(map(str, args.temperatures))}: a temperature is given twice")
     if _name(args) == "default":
-        raise UserError("name 'default' is that of the default experiment; give another by --name")
+        raise UserError("the name 'default' belongs to the default experiment; choose another with --name")
 
 
 def _settings(defaults: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
     """What all temperatures share: the defaults, over them the config file, and over both the command line."""
     given = _config_file(args.config) if args.config else {}
     base = given.get("base", {})
-    ks = powers_of_two(args.n)
+    ks = usual_ks(args.n)
     own_defaults = {
         "prompt": {"template": TEMPLATE, "chat": _is_chat_model(args.model, base.get("revision"))},
         "sampling": {"max_tokens": 512},
@@ -135,7 +135,7 @@ def _require_own_folder(root: str, args: argparse.Namespace) -> None:
     for path in [folder / "config.json", *sorted(folder.parent.glob(f"{folder.name}-t[0-9]*/config.json"))]:
         found = configuration.read_yaml(path)["base"].get("model", "a pretrained policy") if path.exists() else None
         if found and not _same_model(found, args.model):
-            raise UserError(f"{path.parent} holds results of {found}, not of {args.model}; give --name")
+            raise UserError(f"{path.parent} contains results of {found}, not of {args.model}; give --name")
 
 
 def _same_model(one: str, other: str) -> bool:
@@ -145,7 +145,7 @@ def _same_model(one: str, other: str) -> bool:
 def _device(config: Config) -> str:
     """The devices that sampling uses at once."""
     used = min(config.gpus, config.sampling.shards * config.sampling.gpus)
-    return f"{used} of {config.gpus} GPU(s)" if used else "CPU"
+    return f"{used} of {counted(config.gpus, 'GPU')}" if used else "CPU"
 
 
 def _datasets(problems: Sequence[str]) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def _is_chat_model(model: str, revision: str | None) -> bool:
         return models.tokenizer(model, revision).chat_template is not None
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"{model}: no model can be read from there ({reason[:200]})") from None
+        raise UserError(f"{model}: cannot be read as a model ({reason[:200]})") from None
 
 
 def _configured(own: Mapping[str, Any], temperature: float, args: argparse.Namespace) -> Config:

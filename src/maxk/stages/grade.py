@@ -29,9 +29,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 
-_DEFAULT_KS = "1,8,32,128"
 _SAMPLE_FORMS = ("maxk", "evalplus", "livecodebench", "lm-eval", "apps")
 _PROBLEM_FORMS = ("maxk", "humaneval", "mbpp", "livecodebench", "apps")
 _RESULT_FORMS = ("humaneval", "evalplus", "livecodebench", "lm-eval")
@@ -42,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("samples", type=Path)
     parser.add_argument("--to", choices=_RESULT_FORMS, help="also write results in this form, beside the samples")
     parser.add_argument("--output", type=Path, help="verdicts (default: SAMPLES with .verdicts.jsonl)")
-    parser.add_argument(
-        "--k", type=numbers, help=f"values of k, comma-separated (default: those of {_DEFAULT_KS} up to n)"
-    )
+    parser.add_argument("--k", type=numbers, help="values of k, comma-separated (default: 1, 2, 4, … and n)")
     add_options(parser)
 
 
@@ -98,7 +95,7 @@ class Samples:
         self.problems = read_problems(problems, limits, args.problem_format, args.ignore)
         if left_out := self.problems.left_out:
             problem_id, reason = next(iter(left_out.items()))
-            print(f"left out {len(left_out)} problems, first {problem_id!r}: {reason}", file=sys.stderr)
+            print(f"left out {counted(len(left_out), 'problem')}, first {problem_id!r}: {reason}", file=sys.stderr)
         cache = VerdictCache(args.cache) if args.cache else None
         self._grader = Grader(None, args.workers, args.sandbox, args.mode, cache)
 
@@ -125,34 +122,34 @@ class Samples:
         sizes = grading.tally.sizes
         if ks and max(ks) > (fewest := min(sizes.values())):
             few = min(sizes, key=sizes.__getitem__)
-            raise UserError(f"--k: {max(ks)} is more than the {fewest} samples of problem {few!r}")
+            raise UserError(f"--k: {max(ks)} is more than the {counted(fewest, 'sample')} of problem {few!r}")
         return grading.finish()
 
 
 def _summary(tally: Any, ks: list[int] | None) -> dict[str, Any]:
     """Counts, and max@k and pass@k as means over problems, if all have the same number of samples.
 
-    `ks` None: those of the default that the samples suffice for. Raises UserError if a sample was not graded.
+    `ks` None: 1, 2, 4, … and n. Raises UserError if a sample was not graded.
     """
     tally.require_graded()
     ranked = tally.sizes.most_common()
     (many, n), (few, fewest) = ranked[0], ranked[-1]
     counts = {"problems": len(ranked), "statuses": dict(tally.statuses), "judged": dict(tally.judged)}
     if not 0 < fewest == n:
-        return counts | {"note": f"no max@k: problem {few!r} has {fewest} samples, {many!r} {n}"}
-    return counts | {"samples_a_problem": n} | _estimates(tally.rewards.values(), n, ks or numbers(_DEFAULT_KS))
+        return counts | {"note": f"no max@k: problem {few!r} has {counted(fewest, 'sample')}, {many!r} {n}"}
+    return counts | {"samples_a_problem": n} | _estimates(tally.rewards.values(), n, ks)
 
 
-def _estimates(rewards: Iterable[Counter[float]], n: int, ks: list[int]) -> dict[str, Any]:
+def _estimates(rewards: Iterable[Counter[float]], n: int, ks: list[int] | None) -> dict[str, Any]:
     from maxk import estimators
 
-    kept = [k for k in ks if k <= n]
+    ks = ks or estimators.usual_ks(n)
     each = list(rewards)
-    best = estimators.max_at_k([list(one.elements()) for one in each], kept).mean(axis=0)
-    passed = estimators.pass_at_k(n, [[one[1.0]] for one in each], kept).mean(axis=0)
+    best = estimators.max_at_k([list(one.elements()) for one in each], ks).mean(axis=0)
+    passed = estimators.pass_at_k(n, [[one[1.0]] for one in each], ks).mean(axis=0)
     return {
-        "max@k": dict(zip(kept, best.tolist(), strict=True)),
-        "pass@k": dict(zip(kept, passed.tolist(), strict=True)),
+        "max@k": dict(zip(ks, best.tolist(), strict=True)),
+        "pass@k": dict(zip(ks, passed.tolist(), strict=True)),
     }
 
 

@@ -33,4 +33,5 @@ def run(args: argparse.Namespace) -> None:
     cores = len(os.sched_getaffinity(0)) if args.cores is None else args.cores
     if cores < 1:
         raise UserError(f"--cores must be at least 1, got {cores}")
-    print(*plan.lines(config, rates, plan.choose(rates, config, args.profile), cores), sep="\n")
+    profile = plan.choose(rates, config, args.profile)
+    print(*plan.lines(config, rates, profile, cores, here=args.cores is None), sep="\n")

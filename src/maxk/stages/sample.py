@@ -25,7 +25,7 @@ from maxk.artifacts.digests import digest_of
 from maxk.artifacts.journal import Columns, Journal
 from maxk.artifacts.records import Policy, Provenance, Task
 from maxk.config import Config
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.progress import Progress
 from maxk.resources import gpus, launcher
 
@@ -274,7 +274,7 @@ class _Job:
             got = len(self.drawn[task.problem_id])
             if got != config.sampling.n:
                 raise UserError(
-                    f"{self.policy.name}, {dataset}, {task.problem_id}: {got} completions, expected "
+                    f"{self.policy.name}, {dataset}, {task.problem_id}: {counted(got, 'completion')}, expected "
                     f"n={config.sampling.n}"
                 )
         source = Provenance(

@@ -49,7 +49,7 @@ def _read(args: argparse.Namespace, graded: Callable[[Path], Any], path: Path) -
         verdicts = graded(path).path
         return selection.read(verdicts, args.visible, SampleFile(path, args.format), args.score)
     if args.score:
-        raise UserError(f"{path}: holds verdicts; --score needs the file of samples, and --problems")
+        raise UserError(f"{path}: contains verdicts; --score needs the file of samples, and --problems")
     return selection.read(path, args.visible)
 
 

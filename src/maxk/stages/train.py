@@ -28,7 +28,7 @@ from maxk.artifacts.digests import digest_of
 from maxk.artifacts.paths import BASE, at_milestone, policy_name
 from maxk.artifacts.records import Policy, Problem
 from maxk.config import Config, Training
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.resources import gpus, launcher
 from maxk.tracking import page, reporters
 from maxk.training import accelerate_config
@@ -283,7 +283,8 @@ def entropy_targets(config: Config, followed: str, seed: int, batches: int) -> l
     found = training_log.of_policy(config, followed, seed, "entropy")
     if len(found) < batches:
         name = policy_name(followed, seed)
-        raise UserError(f"{name} logged the entropy of {len(found)} generation batches, but {batches} are to follow it")
+        logged = counted(len(found), "generation batch", "generation batches")
+        raise UserError(f"{name} logged the entropy of {logged}, but {batches} must follow it")
     return [float(value) for value in found]
 
 

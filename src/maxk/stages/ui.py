@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> None:
             except Exception as error:  # tried again
                 print(f"tracking: not sent ({server.reason(error)})", file=sys.stderr)
             time.sleep(SEND_EVERY_S)
+        raise UserError(f"MLflow's server has ended (above), with exit status {process.returncode}")
 
 
 def _wait_for(process: subprocess.Popen[bytes], address: str) -> None:
@@ -74,12 +75,19 @@ def _wait_for(process: subprocess.Popen[bytes], address: str) -> None:
     raise UserError(f"MLflow's server ended before it answered (above), with exit status {process.returncode}")
 
 
-def _require_free(port: int) -> None:
-    """Raises UserError if a server has the port: its page would be taken for ours."""
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError as error:
-        raise UserError(f"--port {port} cannot be used ({os.strerror(error.errno or 0)}); choose another") from None
+@contextlib.contextmanager
+def _reserved(port: int) -> Iterator[None]:
+    """Raises UserError if a server has the port: its page would be taken for ours.
+
+    An abstract socket keeps other `maxk ui` from the port, which MLflow takes only after seconds.
+    """
+    with socket.socket(socket.AF_UNIX) as held:
+        try:
+            held.bind(f"\0maxk-ui-{port}")
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError as error:
+            raise UserError(f"--port {port} cannot be used ({os.strerror(error.errno or 0)}); choose another") from None
+        yield
 
 
 @contextlib.contextmanager
@@ -87,13 +95,14 @@ def serving(uri: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """MLflow's server for a database, for this machine only. The URI goes by the environment: `ps` shows arguments."""
     from maxk.tracking import server
 
-    _require_free(port)
     environment = {**os.environ, **server.SETTINGS, **_CLOSED, **_QUIET, "MLFLOW_BACKEND_STORE_URI": uri}
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--uvicorn-opts", "--log-level warning"]
-    process = subprocess.Popen(command, env=environment, start_new_session=True, stdout=2)  # stdout has the links only
-    try:
-        yield process
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)  # with its workers
-        process.wait()
+    with _reserved(port):
+        process = subprocess.Popen(command, env=environment, start_new_session=True, stdout=2)  # stdout: links only
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # it has ended itself
+                os.killpg(process.pid, signal.SIGTERM)  # with its workers
+            process.wait()

@@ -21,7 +21,7 @@ from typing import Any
 
 from maxk.artifacts import files
 from maxk.config import Config
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.tracking import jobs, page, server
 
 
@@ -132,7 +132,9 @@ def send(config: Config) -> None:
             own = {"run_id": where["run_id"]} if job == "experiment" else {}
             refused = _send_job(client, where, where["sent"].setdefault(job, {"bytes": 0, **own}), path)
             if refused:
-                print(f"tracking: {job}: MLflow refused {len(refused)} events ({refused[0]})", file=sys.stderr)
+                print(
+                    f"tracking: {job}: MLflow refused {counted(len(refused), 'event')} ({refused[0]})", file=sys.stderr
+                )
 
 
 def _send_job(client: Any, where: Mapping[str, Any], entry: dict[str, Any], path: Path) -> list[str]:

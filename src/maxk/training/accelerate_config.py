@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,11 @@ DEEPSPEED = "deepspeed==0.19.8"  # the tested version (docs/scale.md)
 REPLICATED = ("NO", "MULTI_CPU", "MULTI_GPU")  # strategies under which every process holds the whole model
 
 
-def sharding(path: str) -> tuple[str, bool]:
+def sharding(content: Mapping[str, Any]) -> tuple[str, bool]:
     """accelerate's `distributed_type` in a config file, and whether only the first process holds the weights it reads.
 
-    The latter is FSDP2 with "efficient loading". Raises UserError if the file cannot be read.
+    The latter is FSDP2 with "efficient loading".
     """
-    content = read_yaml(path)
     strategy = str(content.get("distributed_type", "NO"))
     # Both spellings are accelerate's: fsdp_version and, as in its Python API, version.
     fsdp = {str(key).removeprefix("fsdp_"): value for key, value in (content.get("fsdp_config") or {}).items()}
@@ -27,14 +27,14 @@ def sharding(path: str) -> tuple[str, bool]:
     return strategy, fsdp2 and _true(fsdp.get("cpu_ram_efficient_loading", True))
 
 
-def _require_one_precision(file: str) -> None:
-    """Raises UserError if a DeepSpeed file beside the accelerate file sets a precision, which would replace ours."""
-    own = (read_yaml(file).get("deepspeed_config") or {}).get("deepspeed_config_file")
+def _require_one_precision(content: Mapping[str, Any]) -> None:
+    """Raises UserError if the DeepSpeed file that it names sets a precision, which would replace ours."""
+    own = (content.get("deepspeed_config") or {}).get("deepspeed_config_file")
     if not own:
         return
-    content = read_yaml(str(own))  # JSON is YAML
+    deepspeed = read_yaml(str(own))  # JSON is YAML
     for name, allowed in {"bf16": ("auto",), "fp16": ("auto", False)}.items():
-        enabled = (content.get(name) or {}).get("enabled", "auto")
+        enabled = (deepspeed.get(name) or {}).get("enabled", "auto")
         if enabled not in allowed:
             raise UserError(
                 f'training.accelerate: {own}: {name}.enabled is {enabled!r}; expected "auto", because '
@@ -63,11 +63,12 @@ def require_sound(training: Training, gpus: int) -> None:
     if file is None:
         return
     if not Path(file).is_file():
-        raise UserError(f"training.accelerate: no file {file!r}; config/accelerate/ holds some")
-    strategy, loads_once = sharding(file)
+        raise UserError(f"training.accelerate: no file {file!r}; see config/accelerate/")
+    content = read_yaml(file)
+    strategy, loads_once = sharding(content)
     if strategy in REPLICATED:
         return
-    _require_one_precision(file)
+    _require_one_precision(content)
     if not gpus:
         raise UserError(
             f"training.accelerate: {file} shards weights ({strategy}) over GPUs, and `gpus` is 0; set `gpus`, or "

@@ -17,7 +17,7 @@ from trl import GRPOConfig
 
 from maxk.artifacts import models
 from maxk.config import Training
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.trl.vllm import UNUSED_UTILIZATION
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def milestones(config: Training, prompts: int, count: int) -> list[int]:
     """
     batches = prompts // config.prompts_per_step
     if batches < count:
-        raise UserError(f"milestones={count} of a training of {batches} generation batches; ask for at most {batches}")
+        made = counted(batches, "generation batch", "generation batches")
+        raise UserError(f"milestones={count} of a training of {made}; set at most {batches}")
     return [round(batches * number / count) for number in range(1, count)]
 
 

@@ -151,5 +151,5 @@ def require_same_reference(kl: float, temperature: float) -> None:
         f"before the first step the KL of the policy to its reference is {kl:.3g} nats a token, where it must be 0: "
         "the reference model is not the base policy (were weights lost when they were spread over processes?)"
         if math.isfinite(kl)
-        else f"the base policy gives no probabilities: before the first step its KL to itself is {kl}"
+        else f"the base policy's probabilities are not valid: before the first step its KL to itself is {kl}"
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 
-from maxk.estimators import powers_of_two
+from maxk.estimators import usual_ks
 from maxk.objectives.diagnostics import diagnose, group_max_at_k, ratio_quantiles
 from maxk.trl import trees
 from maxk.trl.ahead import Ahead, Lookahead, Prompts
@@ -305,8 +305,8 @@ class MaxkTrainer(GRPOTrainer):
 
     # ---- diagnostics
     def _log_diagnostics(self, rewards: Tensor, ratios: Tensor | None = None) -> None:
-        sizes = (1, self.num_generations) if ratios is None else ()
-        for name, value in diagnose(self.objective, rewards, ratios, sizes, self.progress).items():
+        sizes = {*usual_ks(self.num_generations), *self.objective.ks} if ratios is None else ()
+        for name, value in diagnose(self.objective, rewards, ratios, sorted(sizes), self.progress).items():
             self._metrics["train"][name].append(value)
 
     def _log_sampler_drift(self, ratios: Tensor) -> None:
@@ -319,7 +319,7 @@ class MaxkTrainer(GRPOTrainer):
 
     def _log_evaluation(self, rewards: Tensor) -> None:
         graded = rewards[~rewards.isnan().any(dim=1)].double()
-        for k in powers_of_two(rewards.shape[1]):
+        for k in usual_ks(rewards.shape[1]):
             self._metrics["eval"][f"max@{k}"].append(group_max_at_k(graded, k))
 
 

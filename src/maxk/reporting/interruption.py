@@ -1,0 +1,38 @@
+"""Ctrl-C during a run of the pipeline. The Snakefile imports it before anything that takes time."""
+
+from __future__ import annotations
+
+import atexit
+import signal
+import sys
+import threading
+from typing import Any
+
+
+class Interruption:
+    """Ctrl-C ends a run with one line.
+
+    The jobs are interrupted as well, and Snakemake would report each of them as failed. `logs` is its logger manager.
+    """
+
+    def __init__(self, logs: Any) -> None:
+        self._logs = logs
+        self.came = self._told = False
+        heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not in a shell's background
+        if heeded and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._end)
+
+    def _end(self, *_: Any) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # ending takes some seconds, which another one would not shorten
+        self.came = self._logs.logger.disabled = True
+        atexit.register(self.tell)
+        raise SystemExit(128 + signal.SIGINT)  # Snakemake takes it for Ctrl-C, and has no traceback for it
+
+    def tell(self) -> None:
+        """Prints the line, once; the progress bars, which would overwrite it, are ended before."""
+        if not self._told:
+            self._told = True
+            self._logs.stop()
+            print(
+                "maxk: interrupted; finished work is kept, the same command continues where it stopped", file=sys.stderr
+            )
