@@ -144,7 +144,7 @@ class _Check:
         self.sets = self.floats = False
 
     def names(self, tree: ast.Module) -> None:
-        nodes = list(ast.walk(tree))
+        nodes = _nodes(tree)
         for node in (node for types in _BINDERS for node in nodes if type(node) in types):
             match node:
                 case ast.Import() | ast.ImportFrom():
@@ -208,10 +208,11 @@ class _Check:
         kind = type(node).__name__
         if kind not in _NODES or getattr(node, "finalbody", None):
             raise _Refused(kind)
-        for field, value in ast.iter_fields(node):
-            for part in value if isinstance(value, list) else [value]:
+        for field, kinds in _fields(type(node)):
+            value = getattr(node, field, None)
+            for part in value if isinstance(value, list) else (value,):
                 if isinstance(part, _PARTS):
-                    self.expect(part, _PLACES.get(f"{kind}.{field}", "d"))
+                    self.expect(part, kinds)
                 elif isinstance(part, ast.AST) and not isinstance(part, _SYMBOLS):
                     raise _Refused(type(part).__name__)  # such as the type parameters of Python 3.12
         if isinstance(node, ast.ExceptHandler) and (node.name or not node.type):
@@ -310,6 +311,25 @@ class _Check:
         for target in [] if alone and kind != "d" else node.targets:
             self.expect(target, "d")
         return {"d"}
+
+
+def _nodes(tree: ast.AST) -> list[ast.AST]:
+    """The nodes of `ast.walk`, in its order, in half of its time."""
+    found = [tree]
+    for node in found:
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if isinstance(value, list):
+                found += [part for part in value if isinstance(part, ast.AST)]
+            elif isinstance(value, ast.AST):
+                found.append(value)
+    return found
+
+
+@functools.cache
+def _fields(node: type[ast.AST]) -> list[tuple[str, str]]:
+    """The fields of a kind of node, each with the kinds of values that it takes."""
+    return [(field, _PLACES.get(f"{node.__name__}.{field}", "d")) for field in node._fields]
 
 
 def _has_value(name: str) -> bool:
