@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from maxk.artifacts import files
+from maxk.artifacts import environment, files
 from maxk.config import Config
 
 # The end of a run must not wait for minutes for a server that is gone (MLflow: 120 s per call, seven retries), and no
@@ -91,7 +91,8 @@ def client(uri: str) -> Any:
     """An MLflow client. It raises its errors, so the log messages of MLflow and Alembic are silenced."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    from mlflow import MlflowClient
+    with environment.importing():
+        from mlflow import MlflowClient
 
     for name in ("mlflow", "alembic"):  # after the import, which sets them up
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -72,6 +72,7 @@ class SharedRuns:
         sys.setrecursionlimit(_RECURSION_LIMIT - _RECURSION_MARGIN)
         sys.setrecursionlimit = _higher_recursion_limit
         execution.take(self.confinement.beginning(self.jobs[0].contents, self.report))
+        gc.freeze()  # the collection after each run then looks at that run's objects alone
 
     def _ready(self, order: Order, data: bytes) -> None:
         """Sets the limits of one run and opens its streams."""
