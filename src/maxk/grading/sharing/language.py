@@ -208,11 +208,11 @@ class _Check:
         kind = type(node).__name__
         if kind not in _NODES or getattr(node, "finalbody", None):
             raise _Refused(kind)
-        for field, kinds in _fields(type(node)):
+        for field in node._fields:
             value = getattr(node, field, None)
             for part in value if isinstance(value, list) else (value,):
                 if isinstance(part, _PARTS):
-                    self.expect(part, kinds)
+                    self.expect(part, _PLACES.get(f"{kind}.{field}", "d"))
                 elif isinstance(part, ast.AST) and not isinstance(part, _SYMBOLS):
                     raise _Refused(type(part).__name__)  # such as the type parameters of Python 3.12
         if isinstance(node, ast.ExceptHandler) and (node.name or not node.type):
@@ -324,12 +324,6 @@ def _nodes(tree: ast.AST) -> list[ast.AST]:
             elif isinstance(value, ast.AST):
                 found.append(value)
     return found
-
-
-@functools.cache
-def _fields(node: type[ast.AST]) -> list[tuple[str, str]]:
-    """The fields of a kind of node, each with the kinds of values that it takes."""
-    return [(field, _PLACES.get(f"{node.__name__}.{field}", "d")) for field in node._fields]
 
 
 def _has_value(name: str) -> bool:
