@@ -15,7 +15,7 @@ from honest_programs import PROGRAMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxk.grading import Grader, Limits, Submission
+from maxk.grading import Grader, Limits, Submission, parsing
 from maxk.grading.sandbox import _PRELOAD
 from maxk.grading.sharing import language, refusal
 
@@ -475,3 +475,10 @@ def test_no_admitted_expression_reaches_shared_state(target: str, value: str) ->
     assert (sys.stdin, sys.stdout) == (stdin, stdout)
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         vars(stream).pop("mark", None) if hasattr(stream, "__dict__") else None
+
+
+def test_all_nodes_of_a_program_are_looked_at_in_the_order_of_ast_walk() -> None:
+    trees = list(filter(None, (parsing.parse(source) for _, source, _ in PROGRAMS)))
+    assert trees
+    for tree in trees:
+        assert language._nodes(tree) == list(ast.walk(tree))
