@@ -105,7 +105,7 @@ def test_ctrl_c_before_any_job(unfinished: Callable[..., Path]) -> None:
     time.sleep(0.5)  # Python itself, as it starts, ends in a traceback
     run.signal(signal.SIGINT, jobs=True)
     done = run.wait()
-    assert done.returncode == 128 + signal.SIGINT
+    assert done.returncode in (1, 128 + signal.SIGINT)  # the hook's command may end first
     assert "Traceback" not in done.stdout
     assert "killed" not in done.stdout
     assert done.stdout.rstrip().endswith("the same command continues where it stopped")
