@@ -223,7 +223,7 @@ def test_impossible_tokens_are_never_drawn() -> None:
 
 def test_a_row_without_probabilities_is_refused() -> None:
     p = torch.tensor([[0.5, 0.5], [torch.nan, torch.nan], [0.5, 0.5]])
-    with pytest.raises(UserError, match="its logits are not finite"):
+    with pytest.raises(UserError, match="logits are not finite"):
         inverse(p, torch.tensor([0, 2]), torch.tensor([0.3, 0.7], dtype=torch.float64))
 
 
