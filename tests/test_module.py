@@ -90,6 +90,25 @@ def test_the_how_to_plans_what_it_says(root: Path, tmp_path: Path) -> None:
     assert "maxk_report" not in found
 
 
+def test_a_module_leaves_ctrl_c_and_the_end_of_a_run_to_the_workflow_that_imports_it(
+    root: Path, tmp_path: Path
+) -> None:
+    found = """
+import signal
+print("handler", signal.getsignal(signal.SIGINT).__qualname__)
+hearers = map(type, workflow.logger_manager.logger.handlers)
+print("hears", [one.__name__ for one in hearers if one.__module__.startswith("maxk")])
+"""
+    snakefile = root / "workflow" / "Snakefile"
+    importing(root, tmp_path, repr(str(snakefile)), "as maxk_*", "maxk_all")
+    (tmp_path / "Snakefile").write_text((tmp_path / "Snakefile").read_text() + found)
+    as_module = snakemake(tmp_path, "-n", "--configfile", "config.yaml").stdout
+    assert "handler default_int_handler\nhears []\n" in as_module
+    (tmp_path / "Snakefile").write_text(f"include: {str(snakefile)!r}\n{found}")
+    by_itself = snakemake(tmp_path, "-n", "--configfile", str(root / "tests" / "configs" / "seconds.yaml")).stdout
+    assert "handler Interruption._end\nhears ['NothingToDo']\n" in by_itself
+
+
 def test_without_its_hook_a_module_names_it(root: Path, tmp_path: Path) -> None:
     importing(root, tmp_path, repr(str(root / "workflow" / "Snakefile")), "as maxk_*", "maxk_all")
     path = tmp_path / "Snakefile"

@@ -13,6 +13,9 @@ sys.path.insert(0, str(SOURCE))
 from maxk.reporting.interruption import Interruption
 
 INTERRUPTION = Interruption(workflow.logger_manager)
+# A module leaves Ctrl-C, and what a run says, to the workflow that imports it.
+if workflow.modifier.is_main_snakefile():
+    INTERRUPTION.heed()
 
 from maxk import config as configuration
 from maxk.artifacts import environment, files
@@ -59,7 +62,8 @@ with user_errors():
     )
 
 OUT = CONFIG.layout
-workflow.logger_manager.logger.addHandler(exit_report.NothingToDo(CONFIG))
+if workflow.modifier.is_main_snakefile():
+    workflow.logger_manager.logger.addHandler(exit_report.NothingToDo(CONFIG))
 RUN_LOCK = []  # open handle of the lock that this run holds until it ends (setup.smk)
 
 # Every job's shell reads this file first. It is sourced, so that an error shows the command and not a page of shell.

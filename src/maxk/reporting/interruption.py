@@ -18,6 +18,9 @@ class Interruption:
     def __init__(self, logs: Any) -> None:
         self._logs = logs
         self.came = self._told = False
+
+    def heed(self) -> None:
+        """Takes Ctrl-C over from Python."""
         heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not in a shell's background
         if heeded and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._end)
