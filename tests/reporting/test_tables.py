@@ -315,6 +315,16 @@ def test_every_part_of_a_folded_table_says_what_its_rows_are() -> None:
     ]
 
 
+@pytest.mark.parametrize("words", [2, 3])
+def test_a_table_of_words_too_wide_to_repeat_them_is_folded_by_its_first_column(words: int) -> None:
+    lines = [*markdown.head(["key", "method", "p"], words=words), f"| a | {'x' * 20} | 1 |"]
+    dashes = ":---" if words == 3 else "---:"
+    assert list(terminal.folded("\n".join(lines), 27)) == [
+        f"| key | method |\n| :--- | :--- |\n| a | {'x' * 20} |",
+        f"| key | p |\n| :--- | {dashes} |\n| a | 1 |",
+    ]
+
+
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_a_table_is_folded_to_the_width_and_never_cut(
     width: int, monkeypatch: pytest.MonkeyPatch, experiment: Callable[..., Experiment]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import IO
 
 from rich.console import Console
@@ -29,13 +30,18 @@ def write(text: str, file: IO[str] | None = None) -> None:
 
 
 def folded(table: str, width: int) -> Iterator[str]:
-    """A pipe table as one or several that fit the width, each with the columns of words, which say what a row is."""
+    """A pipe table as one or several that fit the width, each with the first columns of words, which say what a row is.
+
+    Where no other column fits beside these, or there is none, only the first is in all.
+    """
     rows = [markdown.cells(line) for line in table.splitlines()]
-    words = max(1, sum(not dashes.endswith(":") for dashes in rows[1]))
     widths = [
         max(len(_MARKS.sub("", cell)) for cell in column)
         for column in zip(rows[0], *rows[2:], strict=True)  # without the line of dashes
     ]
+    words = max(1, len(list(takewhile(lambda dashes: not dashes.endswith(":"), rows[1]))))
+    if sum(one + _GAP for one in (*widths[:words], max(widths[words:], default=width))) > width:
+        words = 1
     for columns in _groups(widths, width, words):
         yield markdown.columns(table, (*range(words), *columns))
 
