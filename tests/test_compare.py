@@ -185,7 +185,7 @@ def test_other_problems_and_other_n_are_told(tmp_path: Path) -> None:
     given = paired(read(a, b))
     assert (given.problem_ids, given.n) == (["p", "q"], 4)
     assert given.notes == [
-        "Compared: what all have, 2 of 3 problems (with results: a 3, b 2).",
+        "Only problems that all have are compared: 2 of 3 (with results: a 3, b 2).",
         "Samples per problem differ (a 4, b 8 to 16): no k above 4; estimates use all samples.",
     ]
     with pytest.raises(UserError, match=r"no problem in common; problems of a: 'p', 'q', 'only-a', c: 'x'"):

@@ -113,7 +113,7 @@ def test_all_takes_the_rest() -> None:
 
 @pytest.mark.parametrize("keys", [{"test": 11}, {"train": 8, "test": 3}])
 def test_fewer_than_asked_for_is_an_error_with_the_funnel(keys: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=r"asked for \d+ problems, left are \d+ .*not_duplicate 10.*ask for fewer"):
+    with pytest.raises(UserError, match=r"asked for \d+ problems, found \d+ .*not_duplicate 10.*ask for fewer"):
         run([candidate(f"{i}") for i in range(10)], **keys)
 
 

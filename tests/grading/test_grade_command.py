@@ -77,7 +77,7 @@ def test_a_file_without_samples_is_an_error(
 ) -> None:
     files[1].write_text(content)
     assert cli.main(["grade", *map(str, files), "--workers", "1"]) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == f"maxk grade: {files[1]}: holds no samples"
+    assert capsys.readouterr().err.splitlines()[-1] == f"maxk grade: {files[1]}: contains no samples"
     assert not files[1].with_suffix(".verdicts.jsonl").exists()
 
 

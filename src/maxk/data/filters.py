@@ -181,7 +181,7 @@ def _too_few(funnel: Funnel, split: str, wanted: int | str, left: int, candidate
         advice = f"no row is left for {split}; give the other split a smaller number"
     counts = " → ".join(f"{step} {count}" for step, count in funnel.items())
     asked = wanted if wanted == "all" else counted(int(wanted), "problem")
-    return f"datasets.{funnel.dataset}.{split}: asked for {asked}, left are {left} ({counts}); {advice}"
+    return f"datasets.{funnel.dataset}.{split}: asked for {asked}, found {left} ({counts}); {advice}"
 
 
 def _rank(seed: int, problem_id: str) -> bytes:

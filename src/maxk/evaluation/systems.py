@@ -163,7 +163,7 @@ def _notes(systems: Sequence[System], kept: Sequence[System], ids: Sequence[str]
     everything = {name for one in systems for seed in one.seeds for name in seed.problems}
     if len(everything) > len(ids):
         has = ", ".join(f"{one.name} {len(one.problem_ids)}" for one in systems)
-        yield f"Compared: what all have, {len(ids)} of {counted(len(everything), 'problem')} (with results: {has})."
+        yield f"Only problems that all have are compared: {len(ids)} of {len(everything)} (with results: {has})."
     sizes = {one.name: [p.n for seed in one.seeds for p in seed.problems.values()] for one in kept}
     smallest = min(min(each) for each in sizes.values())
     if any(max(each) > smallest for each in sizes.values()):

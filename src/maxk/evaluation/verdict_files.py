@@ -158,7 +158,7 @@ class Grading:
                 self._require_current(verdict, sample, task)
                 self.tally.add(verdict)
         if self.total == 0:
-            raise UserError(f"{samples.path}: holds no samples")
+            raise UserError(f"{samples.path}: contains no samples")
         if self.done > self.total:
             done, total = counted(self.done, "verdict"), counted(self.total, "sample")
             raise UserError(f"{output} has {done} but {samples.path} only {total}; name another --output")
