@@ -115,6 +115,7 @@ def test_what_the_text_names_is_a_link(small: Experiment) -> None:
         assert f'<a href="#{name}">{said}</a>' in html
     kept = "`other` and results/table2.csv and table99.md stay"
     assert report.html(kept, {"table2"}) == f"<p>{kept.replace('`other`', '<code>other</code>')}</p>\n"
+    assert report.html("[own link](table2.md)", {"table2"}) == '<p><a href="table2.md">own link</a></p>\n'
     # Inside its fold: a link to it opens the fold.
     assert re.search(r'<details>\n<summary><b>table2</b> [^\n]*</summary>\n<div class="soft" id="table2">', html)
 

@@ -133,8 +133,8 @@ def html(text: str, names: Collection[str] = ()) -> Markup:
     return Markup(_NAMED.sub(lambda match: _link(match, names), found))
 
 
-# A name alone in a code span, or the name of a file that is in no folder.
-_NAMED = re.compile(r"<code>(?P<code>[\w-]+)</code>|(?<![\w/.-])(?P<file>[\w-]+)\.(?:csv|md|png)\b")
+# A name alone in a code span, or the name of a file that is in no folder and no attribute.
+_NAMED = re.compile(r'<code>(?P<code>[\w-]+)</code>|(?<![\w/."-])(?P<file>[\w-]+)\.(?:csv|md|png)\b')
 
 
 def _link(match: re.Match[str], names: Collection[str]) -> str:
