@@ -158,7 +158,7 @@ def test_what_has_no_entropy_is_refused(base_model: str) -> None:
     with pytest.raises(UserError, match=r"base: completions without tokens have no entropy; set sampling.entropy to"):
         measure([([1, 2], [])])
     measure.model.lm_head.weight.data[3] = float("nan")
-    with pytest.raises(UserError, match="base: the model.s entropies are not finite"):
+    with pytest.raises(UserError, match=r"base: the model's entropies are not finite"):
         measure(sequences([(3, 4)], 200))
 
 

@@ -430,7 +430,8 @@ def test_a_step_with_a_broken_gradient_is_skipped_and_reported(
 
 @pytest.mark.parametrize("kl", [0.02, math.inf, math.nan])
 def test_policy_and_reference_must_be_one_before_the_first_step(kl: float) -> None:
-    with pytest.raises(UserError, match="must be 0: the reference" if math.isfinite(kl) else "probabilities are not valid"):
+    said = "must be 0: the reference" if math.isfinite(kl) else "probabilities are not valid"
+    with pytest.raises(UserError, match=said):
         require_same_reference(kl, temperature=1.0)
 
 

@@ -208,7 +208,7 @@ def test_an_unknown_finish_is_an_error(backend: VllmBackend) -> None:
     class Aborted:
         finish_reason, token_ids = "abort", ()
 
-    with pytest.raises(UserError, match="gave up a completion of base: abort"):
+    with pytest.raises(UserError, match="aborted a completion of base: abort"):
         backend._completions([Aborted()])
 
 
