@@ -341,6 +341,17 @@ def test_figures_do_not_depend_on_the_users_settings(tmp_path: Path, monkeypatch
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_missing_file_is_refused_before_another_is_graded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    jsonl(Path("s.jsonl"), [{"problem_id": "p", "program": "print(1)"}])
+    jsonl(Path("p.jsonl"), [{"problem_id": "p", "tests": [{"stdin": "", "expected": "1"}]}])
+    assert cli.main(["compare", "s.jsonl", "none.jsonl", "--problems", "p.jsonl"]) == 2
+    assert capsys.readouterr().err == "maxk compare: none.jsonl: no such file (did you mean 's.jsonl'?)\n"
+    assert not Path("s.verdicts.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -75,3 +75,9 @@ def test_nothing_is_said_of_work_that_has_ended(
 
 def watches() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if "_watch" in one.name]
+
+
+def test_the_last_line_says_nothing_of_time_that_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(2, "work") as progress:
+        progress.advance(2, "reward 0.5")
+    assert capsys.readouterr().err.splitlines()[-1] == "work: 2/2 in 00:00, reward 0.5"

@@ -19,12 +19,12 @@ if [ -t 1 ]; then
     tee() { cat > "$1"; }
 fi
 
-# After Ctrl-C, Snakemake kills its hooks.
+# Snakemake ends its jobs by SIGKILL after Ctrl-C, which is no lack of memory.
 trap 'interrupted=yes' INT
 
 explain_kill() {
-    [ $? != 137 ] || [ -n "${interrupted-}" ] || echo "killed (SIGKILL), most likely because memory ran out (dmesg or the batch system says so):" \
-        "raise the mem_mb of the job, lower training.per_device_batch_size, sampling.batch_tokens or" \
-        "verification.workers, or run fewer at once" >&2
+    [ $? != 137 ] || [ -n "${interrupted-}" ] || echo "killed (SIGKILL), most likely because memory ran out" \
+        "(dmesg or the batch system says so): raise the mem_mb of the job, lower training.per_device_batch_size," \
+        "sampling.batch_tokens or verification.workers, or run fewer at once" >&2
 }
 trap explain_kill EXIT

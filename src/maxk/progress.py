@@ -20,6 +20,7 @@ LINE_EVERY_S = 10.0
 STILL_AFTER_S = 30.0  # without a line
 _TICK_S = 1.0  # of the bar's clock
 _LINE = "{desc}: {n_fmt}/{total_fmt} in {elapsed}, about {remaining} left{postfix}"
+_LAST_LINE = "{desc}: {n_fmt}/{total_fmt} in {elapsed}{postfix}"
 
 
 def track(items: Iterable[T], total: int, label: str) -> Iterator[T]:
@@ -55,6 +56,8 @@ class Progress(tqdm):  # type: ignore[misc]  # tqdm has no types
         if self._terminal:
             super().display(msg, pos)
         elif self.n > self.initial:
+            if self.n == self.total:
+                self.bar_format = _LAST_LINE
             print(self, file=sys.stderr, flush=True)
 
     def still(self) -> None:

@@ -220,7 +220,9 @@ def detect(row: Row, forms: Any, what: str) -> Any:
             return form
     expected = "; ".join(f"{form.name}: {' or '.join(' + '.join(keys) for keys in form.keys)}" for form in forms)
     found = ", ".join(list(row.value)[:12]) or "none"
-    raise UserError(f"{row.where}: no known form of {what}; got the keys {found}; expected one of {expected}")
+    swapped = "; are these samples? the order is `maxk grade PROBLEMS SAMPLES`" if "completion" in row.value else ""
+    hint = swapped if what == "problems" else ""
+    raise UserError(f"{row.where}: no known form of {what}; got the keys {found}; expected one of {expected}{hint}")
 
 
 @dataclass(frozen=True)

@@ -182,9 +182,16 @@ Reader = Callable[[Path], Sequence[Seed]]
 
 
 def read_system(given: str, read: Reader) -> System:
-    """A system from `[NAME=]FILE[,FILE…]`, one file per seed.
+    """A system from `[NAME=]FILE[,FILE…]`, one file per seed. Raises UserError if a file cannot be read."""
+    name, paths = files_of(given)
+    seeds = [seed for path in paths for seed in read(Path(path))]
+    return System(name or _short(paths[0]), seeds)
 
-    Raises UserError if a file cannot be read, or is given twice: two equal seeds would show no spread between seeds.
+
+def files_of(given: str) -> tuple[str, list[str]]:
+    """The name of a system, "" without one, and its files.
+
+    Raises UserError if a file is not there, or is given twice: two equal seeds would show no spread between seeds.
     """
     name, _, rest = given.partition("=")
     if not rest or "/" in name or Path(given).exists():
@@ -192,8 +199,11 @@ def read_system(given: str, read: Reader) -> System:
     paths = [rest] if Path(rest).exists() else rest.split(",")
     if repeated := [path for path in paths if sum(Path(path).resolve() == Path(one).resolve() for one in paths) > 1]:
         raise UserError(f"{repeated[0]}: given twice; give each seed of a system its own file")
-    seeds = [seed for path in paths for seed in read(Path(path))]
-    return System(name or _short(paths[0]), seeds)
+    for path in map(Path, paths):
+        if not path.is_file():
+            what = "is a folder; give the scores of a policy" if path.is_dir() else no_such_file(path)
+            raise UserError(f"{path}: {what}")
+    return name, paths
 
 
 def _short(path: str) -> str:
@@ -206,10 +216,6 @@ def _short(path: str) -> str:
 
 def read_results(path: Path) -> Sequence[Seed] | None:
     """The seeds in a file of verdicts, scores or counts; None if it holds something else."""
-    if not path.is_file():
-        raise UserError(
-            f"{path}: {'is a folder; give the scores of a policy' if path.is_dir() else no_such_file(path)}"
-        )
     if is_parquet(path):
         return [_scores(path)]
     if path.suffix == ".csv":

@@ -192,17 +192,19 @@ def _held(seconds: float, processes: int, fraction: float, jobs: int, profile: P
     return {**each, "gpus": processes * part, "device_hours": held * part}
 
 
-def wall_hours(config: Config, rows: pd.DataFrame, profile: Profile, cores: int) -> tuple[float, float]:
-    """Hours on the GPUs and so many cores: if none is ever idle, and if every stage waits for the one before to end.
+def wall_hours(config: Config, rows: pd.DataFrame, profile: Profile, cores: int) -> tuple[float, float, float]:
+    """Hours for which the GPUs and so many cores are busy, and hours if every stage waits for the one before to end.
 
-    A stage takes as long as one of its jobs at least. The first is a bound; a run with few jobs takes about the second.
+    A stage takes as long as one of its jobs at least. The larger of the first two is a bound; a run with few jobs takes
+    about the third.
     `base`, `prepare`, `score` and reports are not counted, nor parts of a GPU that stay free since no job fits.
     """
     devices = max(1, _devices(config, profile))
     amounts = rows[["device_hours", "core_hours"]] / [devices, cores]
     stages = rows[["hours"]].join(amounts).groupby(lambda row: row.split()[0])
     in_turn = stages.agg({"hours": "max", "device_hours": "sum", "core_hours": "sum"}).max(axis=1).sum()
-    return float(amounts.sum().max()), float(in_turn)
+    busy = amounts.sum()
+    return float(busy.device_hours), float(busy.core_hours), float(in_turn)
 
 
 def peak_disk_gb(config: Config, rows: pd.DataFrame, profile: Profile) -> float:
@@ -230,10 +232,14 @@ def lines(config: Config, rates: Rates, name: str, cores: int, here: bool = Fals
     yield ""
     yield _table(rows)
     yield ""
-    least, in_turn = map(_time, wall_hours(config, rows, profile, cores))
+    on_gpus, on_cores, in_turn = wall_hours(config, rows, profile, cores)
     devices = _devices(config, profile)
-    machine = f"{counted(devices, 'GPU')} and " * bool(devices) + "this machine's " * here + counted(cores, "core")
-    yield f"{least} on {machine} if none is ever idle; {in_turn} if training, sampling and grading follow one another"
+    busy = [f"{counted(devices, 'GPU')} {_time(on_gpus)}"] * bool(devices)
+    busy += ["this machine's " * here + f"{counted(cores, 'core')} {_time(on_cores)}"]
+    yield (
+        f"at least {_time(max(on_gpus, on_cores))} (busy: {', '.join(busy)}); {_time(in_turn)} if training, sampling "
+        "and grading follow one another"
+    )
     if here and devices:
         yield "for another machine than this one, give its number of cores: `--cores N`"
     yield "not in these times: preparing problems and the base model, scores and reports"

@@ -51,12 +51,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from maxk.evaluation import comparing
-    from maxk.evaluation.systems import of_tally, paired, read_results, read_system
+    from maxk.evaluation.systems import files_of, of_tally, paired, read_results, read_system
     from maxk.reporting import systems as report
 
     if len(args.systems) < 2:
         raise UserError("give two or more systems: maxk compare A B")
     require_picture(args.plot)
+    for one in args.systems:  # before any is graded
+        files_of(one)
     with grading(args) as graded:
 
         def seeds(path: Path) -> Sequence[Any]:

@@ -55,10 +55,10 @@ class MetricsLog(TrainerCallback):
 
 
 class ProgressLine(TrainerCallback):
-    """Shows the steps done, with the current reward and KL."""
+    """Shows the steps done, with the last one's reward and KL, which the trainer logs after the step's end."""
 
     def __init__(self, label: str) -> None:
-        self._label, self._status = label, ""
+        self._label = label
         self._progress: Progress | None = None
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
@@ -66,12 +66,9 @@ class ProgressLine(TrainerCallback):
             self._progress = Progress(state.max_steps, self._label, done=state.global_step)
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Logs = None, **_: Any) -> None:
-        if logs and logs.get("reward") is not None:
-            self._status = f"reward {logs['reward']:.3f}, KL {logs.get('kl') or logs.get('kl_old') or 0.0:.3f}"
-
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
-        if self._progress is not None:
-            self._progress.advance(status=self._status)
+        if self._progress is not None and logs and logs.get("reward") is not None:
+            status = f"reward {logs['reward']:.3f}, KL {logs.get('kl') or logs.get('kl_old') or 0.0:.3f}"
+            self._progress.advance(state.global_step - self._progress.n, status)
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         if self._progress is not None:
