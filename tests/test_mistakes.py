@@ -508,9 +508,10 @@ def test_make_adds_nothing_to_what_an_interrupted_run_says(tmp_path: Path) -> No
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\ntrap 'echo interrupted; exit 1' INT\necho at work\nwhile :; do sleep 0.1; done\n")
     program.chmod(0o755)
+    outside = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")}
     make = subprocess.Popen(
         ["make", "LOCK=cpu", "--assume-old=.venv/.ready-cpu", "run"],
-        **{"cwd": tmp_path, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
+        **{"cwd": tmp_path, "env": outside, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,10 @@ rule paste:
 def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments]
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=600
+        command,
+        **{"cwd": folder, "capture_output": True, "text": True, "env": ENVIRONMENT, "timeout": 600},
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests may run in a shell's background
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done
