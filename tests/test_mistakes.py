@@ -501,16 +501,24 @@ def _make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["make", *arguments], cwd=folder, capture_output=True, text=True, check=False)
 
 
+MAKE_RUN = ("make", "LOCK=cpu", "--assume-old=.venv/.ready-cpu", "run")
+
+
+def _make_with(folder: Path, snakemake: str) -> None:
+    """Makes a folder in which `MAKE_RUN` runs a shell script in Snakemake's place."""
+    shutil.copy(ROOT / "Makefile", folder)
+    program = folder / ".venv" / "bin" / "snakemake"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{snakemake}\n")
+    program.chmod(0o755)
+
+
 def test_make_adds_nothing_to_what_an_interrupted_run_says(tmp_path: Path) -> None:
     """Ctrl-C reaches make, its shell and Snakemake, which ends with a status that make would report."""
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    program = tmp_path / ".venv" / "bin" / "snakemake"
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\ntrap 'echo interrupted; exit 1' INT\necho at work\nwhile :; do sleep 0.1; done\n")
-    program.chmod(0o755)
+    _make_with(tmp_path, "trap 'echo interrupted; exit 1' INT\necho at work\nwhile :; do sleep 0.1; done")
     outside = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")}
     make = subprocess.Popen(
-        ["make", "LOCK=cpu", "--assume-old=.venv/.ready-cpu", "run"],
+        MAKE_RUN,
         **{"cwd": tmp_path, "env": outside, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -525,13 +533,8 @@ def test_make_adds_nothing_to_what_an_interrupted_run_says(tmp_path: Path) -> No
 
 
 def test_a_run_that_fails_is_told_by_make(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    program = tmp_path / ".venv" / "bin" / "snakemake"
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\nexit 1\n")
-    program.chmod(0o755)
-    make = ["make", "LOCK=cpu", "--assume-old=.venv/.ready-cpu", "run"]
-    assert subprocess.run(make, cwd=tmp_path, capture_output=True).returncode == 2
+    _make_with(tmp_path, "exit 1")
+    assert subprocess.run(MAKE_RUN, cwd=tmp_path, capture_output=True).returncode == 2
 
 
 def test_a_python_that_is_too_old(tmp_path: Path) -> None:
