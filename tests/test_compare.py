@@ -18,7 +18,7 @@ from maxk.artifacts import files, records
 from maxk.artifacts.records import Provenance
 from maxk.errors import UserError
 from maxk.evaluation.comparing import compare
-from maxk.evaluation.systems import paired, read_results, read_system
+from maxk.evaluation.systems import files_of, paired, read_results, read_system
 from maxk.reporting.systems import to_markdown
 
 PROBLEM = {"problem_id": "double", "tests": [{"stdin": "2", "expected": "4"}, {"stdin": "5", "expected": "10"}]}
@@ -48,7 +48,7 @@ def verdicts(path: Path, rewards: dict[str, list[float]], tests: int = 4) -> Pat
 
 
 def read(*given: object) -> list:
-    return [read_system(str(one), read_results) for one in given]
+    return [read_system(*files_of(str(one)), read_results) for one in given]
 
 
 def run(*arguments: object) -> int:

@@ -5,7 +5,7 @@ A result file is one of
 - scores of the pipeline (a parquet file, which holds all rewards),
 - a CSV file from any tool, with the columns problem, n, c (samples, and how many are correct) and optionally seed.
 
-    read_system("grpo=run0.verdicts.jsonl,run1.verdicts.jsonl")     two seeds of one system
+    files_of("grpo=run0.verdicts.jsonl,run1.verdicts.jsonl")        two seeds of one system
     paired([first, second])                                         the same problems, in one order
 """
 
@@ -181,15 +181,13 @@ Reader = Callable[[Path], Sequence[Seed]]
 """Reads the seeds in a file; may grade a file of samples."""
 
 
-def read_system(given: str, read: Reader) -> System:
-    """A system from `[NAME=]FILE[,FILE…]`, one file per seed. Raises UserError if a file cannot be read."""
-    name, paths = files_of(given)
-    seeds = [seed for path in paths for seed in read(Path(path))]
-    return System(name or _short(paths[0]), seeds)
+def read_system(name: str, paths: Sequence[str], read: Reader) -> System:
+    """A system from its files, which may hold several seeds each. Raises UserError if one cannot be read."""
+    return System(name, [seed for path in paths for seed in read(Path(path))])
 
 
 def files_of(given: str) -> tuple[str, list[str]]:
-    """The name of a system, "" without one, and its files.
+    """The name and the files of a system, from `[NAME=]FILE[,FILE…]`, one file per seed.
 
     Raises UserError if a file is not there, or is given twice: two equal seeds would show no spread between seeds.
     """
@@ -203,7 +201,7 @@ def files_of(given: str) -> tuple[str, list[str]]:
         if not path.is_file():
             what = "is a folder; give the scores of a policy" if path.is_dir() else no_such_file(path)
             raise UserError(f"{path}: {what}")
-    return name, paths
+    return name or _short(paths[0]), paths
 
 
 def _short(path: str) -> str:

@@ -66,16 +66,17 @@ def to_html(scores: Scores, config: Config, revision: str | None) -> str:
         loader=PackageLoader("maxk.reporting", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     found = summary.summarise(scores, config)
-    drawn = {one.name: one for one in _pictures(config)}
-    stages, linked = lineage.stages(config.layout), _names(config)
+    linked = {*tables.tables(config), *figures.figures(config)}
+    drawn = {one.name: one for one in _pictures(config, linked)}
+    stages = lineage.stages(config.layout)
     return environment.get_template("report.html.j2").render(
         name=config.name,
         summary={key: html(text, linked) for key, text in vars(found).items()},
         narrow=html(narrow(found.table), linked),
         main=drawn.pop(MAIN_FIGURE),
         figures=list(drawn.values()),
-        tables=list(_sheets(config)),
-        experiments=list(_experiments(config)),
+        tables=list(_sheets(config, linked)),
+        experiments=list(_experiments(config, linked)),
         left_out=list(_left_out(config)),
         policies=html(lineage.policies(config)) if config.objectives else "",
         facts=_facts(scores, config, revision),
@@ -142,11 +143,6 @@ def _link(match: re.Match[str], names: Collection[str]) -> str:
     return f'<a href="#{name}">{match[0]}</a>' if name in names else match[0]
 
 
-def _names(config: Config) -> set[str]:
-    """Tables and figures of the page."""
-    return {*tables.tables(config), *figures.figures(config)}
-
-
 def narrow(text: str) -> str:
     """The main table for a phone, two columns at a time beside the first; the note below it stays.
 
@@ -171,31 +167,29 @@ def _facts(scores: Scores, config: Config, revision: str | None) -> dict[str, st
     }
 
 
-def _pictures(config: Config) -> Iterator[Picture]:
+def _pictures(config: Config, linked: Collection[str]) -> Iterator[Picture]:
     for name, one in figures.figures(config).items():
-        caption = html(one.caption, _names(config))
-        yield Picture(name, one.title, caption, _data(config.layout.figure(name), "image/png"))
+        yield Picture(name, one.title, html(one.caption, linked), _data(config.layout.figure(name), "image/png"))
 
 
-def _sheets(config: Config) -> Iterator[Sheet]:
+def _sheets(config: Config, linked: Collection[str]) -> Iterator[Sheet]:
     for table in tables.tables(config).values():
         paths = {Path(path).suffix: path for path in table.paths(config)}
-        yield _sheet(config, table.name, table.title, table.caption, paths[".csv"], paths.get(".md"))
+        yield _sheet(table.name, table.title, table.caption, paths[".csv"], paths.get(".md"), linked)
 
 
-def _experiments(config: Config) -> Iterator[tuple[Sheet, str]]:
+def _experiments(config: Config, linked: Collection[str]) -> Iterator[tuple[Sheet, str]]:
     """Table and figure of the experiments that are shown."""
     for name in (name for name, faults in _made(config).items() if not faults):
         csv, text, png = _files(config, name)
         question = config.experiments[name].question
-        yield _sheet(config, name, question, experiments.CAPTION, csv, text), _data(png, "image/png")
+        yield _sheet(name, question, experiments.CAPTION, csv, text, linked), _data(png, "image/png")
 
 
-def _sheet(config: Config, name: str, title: str, caption: str, csv: str, text: str | None) -> Sheet:
+def _sheet(name: str, title: str, caption: str, csv: str, text: str | None, linked: Collection[str]) -> Sheet:
     """`text` is a Markdown file whose first line is its title."""
-    names = _names(config)
-    body = html(Path(text).read_text(encoding="utf-8").partition("\n")[2], names) if text else Markup()
-    return Sheet(name, title, html(caption, names), body, _data(csv, "text/csv"))
+    body = html(Path(text).read_text(encoding="utf-8").partition("\n")[2], linked) if text else Markup()
+    return Sheet(name, title, html(caption, linked), body, _data(csv, "text/csv"))
 
 
 def _data(path: str, kind: str) -> str:

@@ -57,15 +57,14 @@ def run(args: argparse.Namespace) -> None:
     if len(args.systems) < 2:
         raise UserError("give two or more systems: maxk compare A B")
     require_picture(args.plot)
-    for one in args.systems:  # before any is graded
-        files_of(one)
+    given_files = [files_of(one) for one in args.systems]  # all, before any is graded
     with grading(args) as graded:
 
         def seeds(path: Path) -> Sequence[Any]:
             results = read_results(path)
             return [of_tally(graded(path))] if results is None else results
 
-        given = paired([read_system(one, seeds) for one in args.systems])
+        given = paired([read_system(name, paths, seeds) for name, paths in given_files])
     found = comparing.compare(given, chosen_ks(args.k, given.n), args.level)
     if args.plot:
         report.draw(found, str(args.plot))
