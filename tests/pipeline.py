@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -112,7 +113,8 @@ class Held:
 
     def let_go(self) -> None:
         for job in self._jobs:
-            job.resume()
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ends with the one before it, which started it
+                job.resume()
 
     def asked_to_stop(self, number: signal.Signals, jobs: bool) -> subprocess.CompletedProcess[str]:
         """How the run ended that got a signal while its job was held."""
