@@ -3,9 +3,13 @@ seed."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from hypothesis import given, settings
@@ -144,6 +148,61 @@ def test_seed_decides_every_byte(made: tuple[Path, dict[str, Any]], tmp_path: Pa
     for name in ("model.safetensors", "tokenizer.json"):
         assert (tmp_path / "again" / name).read_bytes() == (made[0] / name).read_bytes()
         assert (tmp_path / "other" / name).read_bytes() != (made[0] / name).read_bytes()
+
+
+def test_two_processes_write_the_same_bits(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    first = _two_processes(SMALL, tmp_path)
+    said, _ = first.communicate()
+    assert said.splitlines()[-1] == str(made[1])
+    assert (tmp_path / "model/model.safetensors").read_bytes() == (made[0] / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("killed", ["first", "second"])
+def test_neither_process_outlives_the_other(tmp_path: Path, killed: str) -> None:
+    first = _two_processes(SMALL.model_copy(update={"steps": 10**9}), tmp_path)
+    while not (children := psutil.Process(first.pid).children()):
+        assert first.poll() is None
+        time.sleep(0.05)
+    [second] = children
+    (second if killed == "second" else first).kill()
+    said, _ = first.communicate(timeout=60)
+    second.wait(timeout=60)
+    assert first.returncode
+    assert ("the process of the second halves ended with -9" in said) == (killed == "second")
+
+
+def _two_processes(config: PretrainedBase, folder: Path) -> subprocess.Popen[str]:
+    """Pretraining in a process that never called `backward`, as a job is."""
+    script = (
+        "import sys; from pathlib import Path; from maxk.config import PretrainedBase\n"
+        "from maxk.data.prompts import Prompt; from maxk.training.pretrain import pretrain\n"
+        "config, prompt = (kind.model_validate_json(sys.stdin.readline()) for kind in (PretrainedBase, Prompt))\n"
+        "print(pretrain(config, prompt, Path('model'), processes=2))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
+        **{"cwd": folder, "text": True},
+    )
+    assert process.stdin
+    process.stdin.write(f"{config.model_dump_json()}\n{PROMPT.model_dump_json()}\n")
+    process.stdin.flush()
+    return process
+
+
+def test_a_batch_of_one_sequence(tokenizer: Any) -> None:
+    """The last of a pass may be; its second half is empty."""
+    model = module.build_model(SMALL.architecture, tokenizer)
+    data = module.Batch(torch.full((1, 9), 5), torch.full((1, 9), 6))
+    [(step, loss)] = module._train(
+        model,
+        data,
+        SMALL.model_copy(update={"steps": 1}),
+        lambda steps: steps,
+        lambda *half: lambda: module._backward(model, *half),
+    )
+    assert step == 1
+    assert 3 < loss < 8  # about the logarithm of the vocabulary
 
 
 def test_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:

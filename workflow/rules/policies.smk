@@ -18,7 +18,7 @@ rule base:
     priority: 1000
     conda:
         "../../environment.yml"
-    threads: 1
+    threads: CONFIG.base.processes
     resources:
         mem_mb=8_000,
         runtime=120,
@@ -29,7 +29,7 @@ rule base:
     message:
         "Make the base policy"
     shell:
-        "python -m maxk base --config {params.config:q} 2>&1 | tee {log:q}"
+        "python -m maxk base --processes {threads} --config {params.config:q} 2>&1 | tee {log:q}"
 
 
 rule train:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -62,6 +62,8 @@ class PretrainedBase(Section):
     learning_rate: Positive = Field(4e-3, description="Peak learning rate (AdamW, linear warm-up, cosine decay).")
     seed: Seed = 0
 
+    processes: ClassVar[int] = 2  # at most, of the job
+
     @property
     def inputs(self) -> list[str]:
         """Files that it is made from: none."""
@@ -77,6 +79,8 @@ class HubBase(Section):
     parameters: Positive = Field(
         8, description="Upper bound of its size in billions of parameters; sets the memory that jobs request."
     )
+
+    processes: ClassVar[int] = 1
 
     @property
     def inputs(self) -> list[str]:

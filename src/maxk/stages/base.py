@@ -1,9 +1,13 @@
-"""maxk base: writes the base policy, which is pretrained here or taken from the hub or a folder."""
+"""maxk base: writes the base policy, which is pretrained here or taken from the hub or a folder.
+
+maxk base --processes 2 --config results/config.json
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 
 from maxk import config as configuration
@@ -16,13 +20,23 @@ from maxk.data import hub, prompts
 from maxk.errors import UserError
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=1,
+        choices=(1, 2),
+        help="for pretraining; two take half the time and write the same bits (default: 1)",
+    )
+
+
 def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
     folder = Path(config.layout.policy(BASE)).parent
     with files.lock(folder), tracking.stage(config, "base", policy=BASE) as run:
         settings = config.settings("base")
         run.params(settings)
-        model, revision = _model(config, run)
+        model, revision = _model(config, run, args.processes)
         lineage = {"settings": settings, "weights": _identity(config, model, revision)}
         policy = Policy(BASE, config.label(BASE), model, revision, lineage, environment.versions())
         _require_usable(config, policy)
@@ -30,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
         run.artifact(config.layout.policy(BASE))
 
 
-def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
+def _model(config: Config, run: tracking.Run, processes: int) -> tuple[str, str | None]:
     if not isinstance(config.base, PretrainedBase):
         return config.base.model, _reachable(config.base)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # two threads learn the tokens more slowly than one
@@ -39,7 +53,8 @@ def _model(config: Config, run: tracking.Run) -> tuple[str, str | None]:
 
     folder = Path(config.layout.policy(BASE)).parent / "model"
     steps = config.base.steps
-    curve = pretrain(config.base, config.prompt, folder, lambda items: progress.track(items, steps, "pretrain base"))
+    track = partial(progress.track, total=steps, label="pretrain base")
+    curve = pretrain(config.base, config.prompt, folder, track, processes)
     for step, loss in curve["loss"]:
         run.metrics({"loss": loss}, step=step)
     return str(folder), None

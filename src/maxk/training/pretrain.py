@@ -1,8 +1,9 @@
 """Pretraining of the pocket base model: a tokenizer and a small Llama decoder, trained on a generated corpus.
 
 The model learns prompt → program → end of sequence; the prompt's tokens carry no loss, because the model never has to
-write statements. Everything runs on one thread: at this size more threads cost CPU time without any speed-up, and one
-thread makes a seed repeatable. The result is an ordinary Hugging Face folder.
+write statements. At this size more threads cost CPU time without any speed-up. Instead, every batch has two halves, on
+which two processes can work side by side. One process computes the same bits, so a seed is repeatable on any number of
+cores. The result is an ordinary Hugging Face folder.
 
     maxk base --config results/config.json
 """
@@ -10,14 +11,18 @@ thread makes a seed repeatable. The result is an ordinary Hugging Face folder.
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import shutil
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
 from transformers import (
@@ -41,7 +46,11 @@ IGNORED = -100  # label of a token without loss
 CURVE_POINTS = 20
 POOL = 16  # batches
 
+Ids = NDArray[np.int64]
 Track = Callable[[Iterable[int]], Iterable[int]]
+# Starts on the second half of a batch with that many scored tokens; what it returns adds the gradients, and returns the
+# loss.
+SecondHalf = Callable[["Batch", int], Callable[[], float]]
 
 
 class Batch(NamedTuple):
@@ -50,13 +59,19 @@ class Batch(NamedTuple):
     inputs: torch.Tensor
     labels: torch.Tensor
 
+    def half(self, which: int) -> Batch:
+        """Every other sequence, from number 0 or 1: batches are sorted by length, and the halves take equally long."""
+        return Batch(self.inputs[which::2], self.labels[which::2])
+
 
 def pretrain(
-    config: PretrainedBase, prompt: Prompt, folder: Path, track: Track = lambda steps: steps
+    config: PretrainedBase, prompt: Prompt, folder: Path, track: Track = lambda steps: steps, processes: int = 1
 ) -> dict[str, Any]:
     """Trains the base model into `folder`, which appears complete or not at all, and returns metrics.
 
-    `loss` in the metrics is a curve of (step, mean loss in nats per program token since the previous point).
+    `loss` in the metrics is a curve of (step, mean loss in nats per program token since the previous point). With two
+    `processes` it takes half the time and writes the same bits. They need a process that never called `backward`, which
+    torch does not let a fork repeat: a RuntimeError otherwise.
     """
     if prompt.chat:
         raise UserError("prompt.chat: a base with source: pretrain has no chat template; set it to false")
@@ -67,7 +82,9 @@ def pretrain(
     with _single_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = build_model(config.architecture, tokenizer)
-        curve = _train(model, _encode(tokenizer, pairs), config, track)
+        data = _encode(tokenizer, pairs)
+        with _in_another_process(model) if processes > 1 else _here(model) as second_half:
+            curve = _train(model, data, config, track, second_half)
     with atomic_folder(folder) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
@@ -151,32 +168,42 @@ def build_model(architecture: Architecture, tokenizer: PreTrainedTokenizerFast) 
     return model
 
 
-def _train(model: LlamaForCausalLM, data: Batch, config: PretrainedBase, track: Track) -> list[tuple[int, float]]:
+def _train(
+    model: LlamaForCausalLM, data: Batch, config: PretrainedBase, track: Track, second_half: SecondHalf
+) -> list[tuple[int, float]]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=BETAS, weight_decay=WEIGHT_DECAY)
     schedule = get_cosine_schedule_with_warmup(optimizer, int(WARMUP * config.steps), config.steps)
     every = max(1, config.steps // CURVE_POINTS)
     batches = _batches(data, config.batch_size)
     curve, recent = [], []
     for step in track(range(1, config.steps + 1)):
-        loss = _loss(model, next(batches))
-        torch.autograd.backward(loss)
+        batch = next(batches)
+        tokens = int((batch.labels[:, 1:] != IGNORED).sum())
+        rest = second_half(batch.half(1), tokens)
+        recent.append(_backward(model, batch.half(0), tokens) + rest())
         torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
-        recent.append(loss.item())
         if step % every == 0:
             curve.append((step, sum(recent) / len(recent)))
             recent.clear()
     return curve
 
 
-def _loss(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
-    """Mean cross-entropy of the program's tokens. Under causal attention, padding on the right needs no mask."""
-    targets = batch.labels[:, 1:]
+def _backward(model: LlamaForCausalLM, half: Batch, tokens: int) -> float:
+    """Adds the gradients of half a batch; returns its part of the mean cross-entropy of the batch's scored `tokens`.
+
+    Under causal attention, padding on the right needs no mask. The second half of one sequence is empty.
+    """
+    if not len(half.inputs):
+        return 0.0
+    targets = half.labels[:, 1:]
     scored = targets != IGNORED
-    hidden = model.model(batch.inputs[:, :-1]).last_hidden_state
-    return cross_entropy(model.lm_head(hidden[scored]), targets[scored])
+    hidden = model.model(half.inputs[:, :-1], use_cache=False).last_hidden_state
+    loss = cross_entropy(model.lm_head(hidden[scored]), targets[scored], reduction="sum") / tokens
+    torch.autograd.backward(loss)
+    return loss.item()
 
 
 def _batches(data: Batch, size: int) -> Iterator[Batch]:
@@ -193,6 +220,64 @@ def _batches(data: Batch, size: int) -> Iterator[Batch]:
                 rows = batches[number]
                 width = int(lengths[rows].max())
                 yield Batch(data.inputs[rows, :width], data.labels[rows, :width])
+
+
+# -------------------------------------------------------------------------------------------------- second half
+@contextlib.contextmanager
+def _here(model: LlamaForCausalLM) -> Iterator[SecondHalf]:
+    yield lambda half, tokens: lambda: _backward(model, half, tokens)
+
+
+@contextlib.contextmanager
+def _in_another_process(model: LlamaForCausalLM) -> Iterator[SecondHalf]:
+    """The other process reads the weights where this one changes them, and writes its gradients beside them."""
+    model.share_memory()
+    gradients = [torch.zeros_like(weights) for weights in model.parameters()]
+    for shared in gradients:
+        shared.share_memory_()  # type: ignore[no-untyped-call]
+
+    forked = multiprocessing.get_context("fork")
+    here, there = forked.Pipe()
+    other = forked.Process(target=_backward_there, args=(model, gradients, here, there), daemon=True)
+    other.start()
+    there.close()
+
+    def start(half: Batch, tokens: int) -> Callable[[], float]:
+        # as arrays: a tensor would travel through shared memory of its own
+        here.send((half.inputs.numpy(), half.labels.numpy(), tokens))
+
+        def add() -> float:
+            try:
+                loss: float = here.recv()
+            except EOFError:
+                other.join()
+                raise RuntimeError(f"the process of the second halves ended with {other.exitcode}") from None
+            for weights, others in zip(model.parameters(), gradients, strict=True):
+                weights.grad += others  # to the first half's
+            return loss
+
+        return add
+
+    try:
+        yield start
+    finally:
+        here.close()
+        other.join()
+
+
+def _backward_there(
+    model: LlamaForCausalLM, gradients: Sequence[torch.Tensor], here: Connection, there: Connection
+) -> None:
+    here.close()  # so that `there` ends with the first process, however that ends
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for weights, shared in zip(model.parameters(), gradients, strict=True):
+        weights.grad = shared
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            inputs, labels, tokens = there.recv()
+            model.zero_grad(set_to_none=False)
+            there.send(_backward(model, Batch(torch.from_numpy(inputs), torch.from_numpy(labels)), tokens))
 
 
 # ----------------------------------------------------------------------------------------------- surroundings
