@@ -95,6 +95,12 @@ def test_the_command_line_and_the_config_are_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_reading_a_configuration_imports_no_grader() -> None:
+    code = "import sys; from maxk import config; config.experiment(None); print('maxk.grading' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_figures_import_no_scipy() -> None:
     code = "import sys; from maxk.reporting import style; print('seaborn' in sys.modules, 'scipy.stats' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

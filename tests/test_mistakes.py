@@ -219,7 +219,9 @@ MISTAKES = {
         ("config results/other/config.json: no such file", "snakemake --cores all"),
     ),
     "a damaged configuration": Mistake(
-        "maxk score base", (f"config {CONFIG}: not valid",), lambda here: here.write(CONFIG, '{"name": ')
+        "maxk score base",
+        (f"{CONFIG}: cannot be read", "delete it and run again"),
+        lambda here: here.write(CONFIG, '{"name": '),
     ),
     # ---- names
     "an unknown dataset": Mistake(

@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from maxk import __version__
+from maxk.artifacts import environment
 from maxk.errors import UserError, missing_extra, resource_error, suggest
 
 # By what a user wants, in the order of `maxk --help`.
@@ -83,7 +84,8 @@ class _Parser(argparse.ArgumentParser):
 
 def parser(stage: str) -> argparse.ArgumentParser:
     """The parser of a subcommand. Raises ModuleNotFoundError if its extra is not installed."""
-    module = import_module(f"maxk.stages.{stage}")
+    with environment.importing():
+        module = import_module(f"maxk.stages.{stage}")
     found = _Parser(f"maxk {stage}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.set_defaults(run=module.run)
     if hasattr(module, "add_arguments"):

@@ -32,7 +32,7 @@ class UnknownKey(NamedTuple):
 class Section(BaseModel):
     """A part of the configuration: immutable, and no key beyond those named."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -51,11 +51,20 @@ def test_an_unknown_key_is_compared_with_those_of_its_source(defaults: dict) -> 
 def test_faults_are_named(defaults: dict) -> None:
     message = fault(defaults, source="mbbp")
     assert "datasets.mbpp: source='mbbp' is unknown (did you mean 'mbpp'?); known: apps, " in message
+    assert "datasets.mbpp: needs the key 'source', got {'train': 3}" in fault(defaults, train=3)
+    assert "datasets.mbpp: source=['mbpp'] is unknown (did you mean 'mbpp'?)" in fault(defaults, source=["mbpp"])
     assert "datasets.mbpp.form" in fault(defaults, source="mbpp", form="json", train="all")
     assert "train" in fault(defaults, source="mbpp", train="some")
     assert "datasets.mbpp.location: missing" in fault(defaults, source="cure", train=3)
     assert "train=0" in fault(defaults, source="mbpp")
     assert "test: all takes all rows" in fault(defaults, source="code_contests", train=3)
+
+
+def test_what_is_no_mapping_is_named(defaults: dict) -> None:
+    with pytest.raises(UserError, match=r"^config: datasets\.mbpp: expected keys and values, got \[\]"):
+        configuration.parse(configuration.overlay(defaults, {"datasets": {"mbpp": []}}))
+    with pytest.raises(UserError, match=r"^config: expected keys and values, got \[\]$"):
+        configuration.parse([])
 
 
 def test_the_pretrained_model_reads_pocket_tasks_only(defaults: dict) -> None:

@@ -11,6 +11,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from maxk.artifacts import files
 from maxk.config.experiment import Config
 from maxk.config.messages import explain
 from maxk.errors import UserError, no_such_file
@@ -129,7 +130,7 @@ def load(path: str | Path) -> Config:
     if not path.exists():
         raise UserError(f"config {path}: {no_such_file(path)}; {_other_runs(path)}")
     if path.suffix == ".json":
-        return parse(read_yaml(path))
+        return parse(files.read_json(path))
     run = experiment(path).layout.config
     if not Path(run).exists():
         raise UserError(f"{run}: no such run; start it: `snakemake --configfile {path} --cores all`")

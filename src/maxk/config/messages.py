@@ -60,12 +60,12 @@ def explain(error: ErrorDetails, prefix: str = "") -> str:
     if isinstance(error["input"], UnknownKey):
         return _unknown(key, str(error["loc"][-1]), error["input"].allowed)
     message = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "value_error":
-        return f"{key}: {message}" if key else message
     if error["type"] == "missing":
         return f"{key}: missing"
-    message = _PLAIN.get(error["type"], message[0].lower() + message[1:]).format(**error.get("ctx", {}))
-    return f"{key}: {message}, got {error['input']!r}"
+    if error["type"] != "value_error":
+        message = _PLAIN.get(error["type"], message[0].lower() + message[1:]).format(**error.get("ctx", {}))
+        message = f"{message}, got {error['input']!r}"
+    return f"{key}: {message}" if key else message
 
 
 def _part(part: Any) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_type_hints
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import (
     Field,
@@ -36,6 +36,15 @@ from maxk.objectives.objective import kind_of, require_known
 from maxk.schema import Count, Name, Section
 
 
+class _AnyK:
+    """The JSON schema of a k, built when it is asked for: pydantic parses the source of `Schedule` for it."""
+
+    @staticmethod
+    def __get_pydantic_json_schema__(_: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema: TypeAdapter[Any] = TypeAdapter(int | Schedule)
+        return handler(schema.core_schema)
+
+
 class Objective(Section):
     """One policy to train: the objective's `type` and keys, and training keys that differ from `training`."""
 
@@ -45,7 +54,7 @@ class Objective(Section):
     label: str | None = Field(None, description="Row name in tables; by default the paper's.")
     training: Mapping[str, Any] = Field({}, description="Keys of `training` that differ for this policy.")
 
-    @field_validator("k", mode="plain", check_fields=False, json_schema_input_type=int | Schedule)
+    @field_validator("k", mode="plain", check_fields=False, json_schema_input_type=Annotated[Any, _AnyK])
     @classmethod
     def _parse_k(cls, value: Any) -> int | Schedule:
         return schedule.parse(value)
@@ -93,7 +102,7 @@ def section(type_: str) -> type[Objective]:
     Raises ValueError for an unknown type.
     """
     kind = kind_of(type_)
-    annotations = get_type_hints(kind)
+    annotations = kind.annotations() | {"k": Any}  # `_parse_k` knows what it may be
     keys: dict[str, Any] = {"type": (Literal[type_], ...)}
     keys |= {
         field.name: (

@@ -15,7 +15,8 @@ import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, Union, cast
 
-from pydantic import Field, SerializeAsAny, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import Field, GetJsonSchemaHandler, PlainValidator, SerializeAsAny, TypeAdapter, ValidationError
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import InitErrorDetails
 
 from maxk.artifacts.records import Problem
@@ -33,23 +34,25 @@ SPLITS = ("train", "test")
 
 
 # ------------------------------------------------------------------------------------------------ the configuration
-def _by_source(value: Any, registered: ValidatorFunctionWrapHandler) -> Any:
+def _by_source(value: Any) -> DatasetSection:
     """Validates a section with the class that its `source` names."""
     if isinstance(value, DatasetSection):
         return value
-    source = value.get("source") if isinstance(value, Mapping) else None
-    if not isinstance(source, str) or source in SOURCES:
-        return registered(value)
-    if ":" in source:
-        return _validated(_imported(source), value)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"expected keys and values, got {value!r}")
+    source = value.get("source")
+    if source is None:
+        raise ValueError(f"needs the key 'source', got {value!r}")
+    if isinstance(source, str) and (source in SOURCES or ":" in source):
+        return _validated(SOURCES.get(source) or _imported(source), value)
     raise ValueError(
-        f"source={source!r} is unknown{suggest(source, SOURCES)}; known: {', '.join(SOURCES)}, and import paths "
+        f"source={source!r} is unknown{suggest(str(source), SOURCES)}; known: {', '.join(SOURCES)}, and import paths "
         "`package.module:Class`"
     )
 
 
 def _validated(section: type[DatasetSection], value: Mapping[str, Any]) -> DatasetSection:
-    """As a registered class is: with the source in the location of every error."""
+    """Puts the source in the location of every error, as pydantic does for `base`."""
     try:
         return section.model_validate(value)
     except ValidationError as error:
@@ -65,13 +68,24 @@ def _imported(source: str) -> type[DatasetSection]:
     return found
 
 
+class _AnySource:
+    """The JSON schema of the sections of all sources, built when it is asked for, like the sections themselves."""
+
+    @staticmethod
+    def __get_pydantic_json_schema__(_: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        sections: TypeAdapter[Any] = TypeAdapter(
+            Annotated[  # type: ignore[arg-type]
+                Union[tuple(SOURCES.values())],  # noqa: UP007 - made at run time
+                Field(discriminator="source"),
+            ]
+        )
+        return handler(sections.core_schema)
+
+
 if TYPE_CHECKING:
     Dataset: TypeAlias = DatasetSection
 else:
-    Dataset = Annotated[
-        SerializeAsAny[Annotated[Union[tuple(SOURCES.values())], Field(discriminator="source")]],  # noqa: UP007
-        WrapValidator(_by_source),
-    ]
+    Dataset = Annotated[SerializeAsAny[DatasetSection], PlainValidator(_by_source), _AnySource]
 
 
 # ------------------------------------------------------------------------------------------------------------ problems

@@ -17,7 +17,6 @@ from maxk.artifacts.records import Problem
 from maxk.data.candidates import Candidate, Funnel
 from maxk.data.sections import Benchmark, TokenLimit
 from maxk.errors import UserError, counted
-from maxk.grading.verdicts import HARNESS_ERROR, PASSED
 
 MAX_TEST_BYTES = 64 * 2**20  # characters of a test's input and output together; a larger test is a damaged row
 Validate = Callable[[Sequence[tuple[str, Problem]]], Sequence[Sequence[str]]]
@@ -108,6 +107,8 @@ def _first_of_each_text(candidates: Sequence[Candidate]) -> dict[str, Candidate]
 # ------------------------------------------------------------------------------------------------ checks by grading
 def _with_broken_checkers(candidates: Sequence[Candidate], validate: Validate) -> set[str]:
     """Ids of problems whose checker rejects an expected output, so that the grader could grade no program."""
+    from maxk.grading.verdicts import HARNESS_ERROR
+
     tests = [(c.problem, test) for c in candidates if c.problem.checker for test in c.problem.tests]
     programs = [
         (f"import sys\nsys.stdout.write({test.expected!r})", dataclasses.replace(problem, tests=[test]))
@@ -150,6 +151,8 @@ def _confirmed(candidate: Candidate, statuses: Sequence[Sequence[str]]) -> Candi
 
 def _most_pass(statuses: Sequence[str]) -> bool:
     """Whether at least half of the programs pass a test, not counting those that could not be graded."""
+    from maxk.grading.verdicts import HARNESS_ERROR, PASSED
+
     graded = [status for status in statuses if status != HARNESS_ERROR]
     return 2 * graded.count(PASSED) >= len(graded)
 

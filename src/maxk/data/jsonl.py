@@ -8,6 +8,7 @@ Tests are stdin/stdout pairs, or function calls, which become stdin/stdout tests
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -44,7 +45,9 @@ class FunctionCall(TypedDict):
     value: Any
 
 
-_STREAMS, _CALL = TypeAdapter(Streams), TypeAdapter(FunctionCall)
+@functools.cache
+def _adapter(form: type) -> TypeAdapter[Any]:
+    return TypeAdapter(form)
 
 
 def _test(value: Any) -> Test | Call:
@@ -54,10 +57,10 @@ def _test(value: Any) -> Test | Call:
             raise ValueError("expected `assert function(literals) == literal`")
         return call
     if isinstance(value, Mapping) and "function" in value:
-        return _literals(_CALL.validate_python(value, strict=True, extra="forbid"))
+        return _literals(_adapter(FunctionCall).validate_python(value, strict=True, extra="forbid"))
     if isinstance(value, list) and len(value) == 2:
         value = {"stdin": value[0], "expected": value[1]}
-    streams = _STREAMS.validate_python(value, strict=True, extra="forbid")
+    streams = _adapter(Streams).validate_python(value, strict=True, extra="forbid")
     return Test(streams["stdin"], streams["expected"])
 
 

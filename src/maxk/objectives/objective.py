@@ -67,10 +67,16 @@ class Objective:
                 raise ValueError(f"objective type {cls.type!r} is taken by {taken.__module__}:{taken.__qualname__}")
 
     def __post_init__(self) -> None:
-        annotations = get_type_hints(type(self))
+        annotations = self.annotations()
         for name, value in self.keys.items():
             if not accepts(annotations[name], value):
                 raise ValueError(f"{self.type}: {name} must be {allowed(annotations[name])}, got {value!r}")
+
+    @classmethod
+    @functools.cache
+    def annotations(cls) -> dict[str, Any]:
+        """The types of the class's variables, its keys among them."""
+        return get_type_hints(cls)
 
     @property
     def keys(self) -> dict[str, Any]:
