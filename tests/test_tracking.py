@@ -426,3 +426,13 @@ def test_the_link_names_the_view(base: str) -> None:
     assert page.link(base, "3", "training").startswith(
         f"{base.rstrip('/')}/#/experiments/3/runs?viewStateShareKey=maxk-training&"
     )
+
+
+def test_the_client_imports_no_pandas(tmp_path: Path) -> None:
+    code = (
+        "import sys; from maxk.tracking import server;"
+        f"server.client('sqlite:///{tmp_path}/mlflow.db').search_experiments();"
+        "print(sorted({'pandas', 'scipy', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -52,7 +52,7 @@ def hidden(*libraries: str) -> Iterator[None]:
     """Within the context, imports of these libraries fail, and `find_spec` does not find them.
 
     For optional imports: transformers and TRL import scikit-learn (with SciPy), MLflow and peft wherever they are
-    installed, and seaborn SciPy, which takes a job seconds. What was imported before stays.
+    installed, MLflow pandas and SciPy, and seaborn SciPy, which takes a job seconds. What was imported before stays.
     """
     absent = {name: None for name in libraries if name not in sys.modules}
     sys.modules.update(absent)  # type: ignore[arg-type]  # None marks a module that cannot be imported

@@ -26,6 +26,7 @@ SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
+_OPTIONAL = ("matplotlib", "pandas", "scipy", "sklearn")  # mlflow-skinny, which is the client, runs without them
 _SECRETS = (
     (re.compile(r"(https?://)[^/\s]*@"), r"\1"),
     (re.compile(r"(://[^:/?#\s]*):\S*@"), r"\1@"),
@@ -91,12 +92,12 @@ def client(uri: str) -> Any:
     """An MLflow client. It raises its errors, so the log messages of MLflow and Alembic are silenced."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    with environment.importing():
+    with environment.importing(without=_OPTIONAL):
         from mlflow import MlflowClient
 
-    for name in ("mlflow", "alembic"):  # after the import, which sets them up
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    return MlflowClient(uri)
+        for name in ("mlflow", "alembic"):  # after the import, which sets them up
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        return MlflowClient(uri)  # imports the modules of the kind of store that the URI names
 
 
 def _missing_database(uri: str) -> Path | None:
