@@ -101,6 +101,15 @@ def test_reading_a_configuration_imports_no_grader() -> None:
     assert done.stdout.strip() == "False"
 
 
+def test_only_figures_import_matplotlib() -> None:
+    code = (
+        "import sys; from maxk.reporting import diversity, estimates, rendering, report, summary;"
+        "print('pandas' in sys.modules, 'matplotlib' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True False"
+
+
 def test_figures_import_no_scipy() -> None:
     code = "import sys; from maxk.reporting import style; print('seaborn' in sys.modules, 'scipy.stats' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

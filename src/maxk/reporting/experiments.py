@@ -34,10 +34,6 @@ from maxk.reporting.rendering import to_csv
 from maxk.statistics import Floats
 from maxk.tracking.page import FINALS
 
-CAPTION = (
-    "A question beyond the paper's tables. Differences are paired and taken to the reference policy named in the "
-    "notes; at equal KL, policies are compared where each first reaches the KL that all of them reach."
-)
 ERRORS = {"first_order_error": "leave-one-out", "paper_weights_error": "the paper's, centred"}
 # Means over all of training; those of `FINALS` are over its last tenth.
 THROUGHOUT = ("frac_reward_zero_std", "clip_fraction", "ess_fraction", *ERRORS)

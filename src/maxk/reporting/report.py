@@ -24,10 +24,14 @@ from markupsafe import Markup
 
 from maxk.artifacts import files
 from maxk.config import Config
-from maxk.reporting import experiments, figures, lineage, markdown, summary, tables, written
+from maxk.reporting import figures, lineage, markdown, summary, tables, written
 from maxk.reporting.load import Scores
 
 MAIN_FIGURE = "max_at_k"
+OF_EXPERIMENTS = (
+    "A question beyond the paper's tables. Differences are paired and taken to the reference policy named in the "
+    "notes; at equal KL, policies are compared where each first reaches the KL that all of them reach."
+)
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,7 @@ def _experiments(config: Config, linked: Collection[str]) -> Iterator[tuple[Shee
     for name in (name for name, faults in _made(config).items() if not faults):
         csv, text, png = _files(config, name)
         question = config.experiments[name].question
-        yield _sheet(name, question, experiments.CAPTION, csv, text, linked), _data(png, "image/png")
+        yield _sheet(name, question, OF_EXPERIMENTS, csv, text, linked), _data(png, "image/png")
 
 
 def _sheet(name: str, title: str, caption: str, csv: str, text: str | None, linked: Collection[str]) -> Sheet:
