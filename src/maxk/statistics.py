@@ -90,8 +90,8 @@ class Estimate:
 
     @property
     def _spread(self) -> list[tuple[float, float]]:
-        """The two variances and their degrees of freedom, but for those that are zero."""
-        both = (self.variance, self.df), (self.problem_variance, self.problem_df)
+        """The two variances and their degrees of freedom, but for those that are zero; with one seed they are one."""
+        both = dict.fromkeys([(self.variance, self.df), (self.problem_variance, self.problem_df)])
         return [(variance, df) for variance, df in both if not variance <= NO_SPREAD]  # NaN stays
 
     @property
@@ -236,9 +236,9 @@ def _all_flipped(arrays: Sequence[Floats]) -> Floats:
 
 
 @cache
-def _signs(problems: int, flips: int, seed: int) -> NDArray[np.float32]:
+def _signs(problems: int, flips: int, seed: int) -> Floats:
     """Random signs [flips, problems]; kept, because every comparison on a dataset takes the same."""
-    return np.random.default_rng(seed).choice(np.array([-1, 1], dtype=np.float32), (flips, problems))
+    return np.random.default_rng(seed).choice([-1.0, 1.0], (flips, problems))
 
 
 # ---- the k from which one policy is better than another

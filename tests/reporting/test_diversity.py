@@ -14,7 +14,7 @@ from made_up import Experiment, N, write_statistics
 from maxk.artifacts import files, records
 from maxk.artifacts.records import Provenance
 from maxk.errors import UserError
-from maxk.evaluation.clusters import by_first_test, distinct_outputs, distinct_programs
+from maxk.evaluation.clusters import by_first_test, distinct_outputs, distinct_programs, in_order
 from maxk.reporting import diversity
 from maxk.reporting.load import load
 
@@ -75,7 +75,7 @@ def test_one_test_chooses_and_the_others_judge(made: Experiment) -> None:
     columns = {"problem_id": ids, "sample_index": indices, "extraction": ["ok"] * len(rows), "statuses": statuses}
     path = verdicts(made, 0, columns)
     made.score("grpo/seed0", "easy", passes(0, 0, N, N), inputs={"verdicts/0": files.digest(path)})
-    visible, hidden = by_first_test(files.read_table(path, records.VERDICT), N)
+    visible, hidden = by_first_test(in_order(files.read_table(path, records.VERDICT)), N)
     np.testing.assert_array_equal(visible, np.arange(N) == np.zeros((2, 1)))
     np.testing.assert_array_equal(hidden, 1 - visible)
     frame = diversity.table(load(made.config), made.config).set_index("policy")
@@ -123,7 +123,7 @@ def test_distinct_programs_and_outputs_are_those_of_all_subsets() -> None:
     table = pa.table(dict(zip(schema.names, zip(*rows, strict=True), strict=True)), schema=schema)
     for count, groups in ((distinct_programs, PROGRAMS), (distinct_outputs, CLUSTERS)):
         expected = [[among(groups[problem], k) for k in (1, 2, 4)] for problem in "pq"]
-        np.testing.assert_allclose(count(table, 4, [1, 2, 4]), expected)
+        np.testing.assert_allclose(count(in_order(table), 4, [1, 2, 4]), expected)
 
 
 def test_clusters_are_shown_by_k(made: Experiment) -> None:

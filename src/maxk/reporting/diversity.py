@@ -29,7 +29,7 @@ from maxk.artifacts.paths import BASE, policy_name
 from maxk.config import Config
 from maxk.errors import UserError
 from maxk.estimators import max_at_k, selected_at_k
-from maxk.evaluation.clusters import by_first_test, distinct_outputs, distinct_programs
+from maxk.evaluation.clusters import by_first_test, distinct_outputs, distinct_programs, in_order
 from maxk.reporting import estimates, markdown, written
 from maxk.reporting.load import Cell, Scores
 from maxk.statistics import Floats
@@ -115,12 +115,12 @@ def _distinct(verdicts: Sequence[pa.Table], config: Config) -> dict[str, float]:
 
 
 def _verdicts(row: str, dataset: str, cell: Cell, config: Config) -> list[pa.Table]:
-    """The verdicts that were scored, one table per seed; none if any file is no longer there."""
+    """The verdicts that were scored, in order, one table per seed; none if any file is no longer there."""
     policies = [policy_name(row, seed) for seed in cell.seeds] or [row]
     each = [scored_verdicts(config, policy, dataset) for policy in policies]
     if not all(each) or not all(Path(path).exists() for paths in each for path in paths):
         return []
-    return [pa.concat_tables(map(_read, paths), promote_options="default") for paths in each]
+    return [in_order(pa.concat_tables(map(_read, paths), promote_options="default")) for paths in each]
 
 
 def _read(path: str) -> pa.Table:

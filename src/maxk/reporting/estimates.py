@@ -40,7 +40,12 @@ DIFFERENCES = (  # the columns of paired_tests.csv, which has no rows if only on
 # ------------------------------------------------------------------------------------------------------ frames
 def means(scores: Scores, config: Config, further: Sequence[str] = ()) -> pd.DataFrame:
     """`statistics.csv`: one row per policy, dataset (or `mean`) and quantity that has scores; `further` quantities."""
-    return pd.DataFrame(_mean_rows(scores, config.report.confidence, (*quantities(scores), *further)))
+    return _means(scores, config.report.confidence, (*quantities(scores), *further))
+
+
+@cache
+def _means(scores: Scores, level: float, quantities: tuple[str, ...]) -> pd.DataFrame:
+    return pd.DataFrame(_mean_rows(scores, level, quantities))
 
 
 def differences(scores: Scores, config: Config) -> pd.DataFrame:
