@@ -24,11 +24,10 @@ from maxk.reporting import MEAN
 if TYPE_CHECKING:
     import matplotlib.figure
     import pandas as pd
-    import seaborn as sns
     from matplotlib.axes import Axes
 
     from maxk.reporting.load import Scores
-    from maxk.reporting.style import Look
+    from maxk.reporting.style import Look, Panels
 
 SUFFIXES = ("png", "pdf")
 WIDTH = 8.0  # inches, of all figures
@@ -123,13 +122,14 @@ def max_at_k(given: Inputs) -> matplotlib.figure.Figure:
         return style.message("No policy has scores on every dataset.")
     data = pd.concat([part for part in parts if len(part)], ignore_index=True)
     shown = [panel for panel in ("max@k", *panels.values()) if panel in set(data.panel)]
-    grid = style.curves(
-        data, given.looks, "k", bands=False, col="panel", col_order=shown, height=3.0, facet_kws={"sharey": False}
+    size = (WIDTH, 3.0)
+    drawn = style.curves(
+        data, given.looks, "k", "panel", shown, columns=len(shown), size=size, sharey=False, bands=False
     )
-    for ax in list(grid.axes.flat)[1:]:
+    for ax in drawn.axes[1:]:
         ax.axhline(0, color=BASE_COLOUR, linewidth=0.8)
-    grid.figure.suptitle(_title(given, MEAN), fontsize=8.5)
-    return _against_k(given, grid, "", data)
+    drawn.figure.suptitle(_title(given, MEAN), fontsize=8.5)
+    return _against_k(given, drawn, "", data)
 
 
 def _base_against_k(given: Inputs) -> matplotlib.figure.Figure:
@@ -140,9 +140,10 @@ def _base_against_k(given: Inputs) -> matplotlib.figure.Figure:
     data = data.assign(panel=data.metric + "@k")
     if data.empty:
         return style.message("The base model lacks scores on a dataset.")
-    grid = style.curves(data, given.looks, "k", col="panel", height=3.0)
-    grid.figure.suptitle(_title(given, MEAN), fontsize=8.5)
-    return _against_k(given, grid, "", data)
+    shown = list(dict.fromkeys(data.panel))
+    drawn = style.curves(data, given.looks, "k", "panel", shown, columns=len(shown), size=(WIDTH, 3.0))
+    drawn.figure.suptitle(_title(given, MEAN), fontsize=8.5)
+    return _against_k(given, drawn, "", data)
 
 
 def _references(given: Inputs) -> list[str]:
@@ -247,9 +248,9 @@ def _by_dataset(given: Inputs, frame: pd.DataFrame, name: str, **options: Any) -
 
     data, titles = _in_places(given, frame)
     columns = min(len(titles), 3)
-    panels: dict[str, Any] = {"col": "dataset", "col_order": titles, "col_wrap": columns}
-    panels |= {"height": 2.1, "aspect": WIDTH / columns / 2.4}
-    return _against_k(given, style.curves(data, given.looks, "k", **panels, **options), name, data)
+    size = (WIDTH, 2.1 * -(-len(titles) // columns))
+    drawn = style.curves(data, given.looks, "k", "dataset", titles, columns=columns, size=size, **options)
+    return _against_k(given, drawn, name, data)
 
 
 def _in_places(given: Inputs, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -267,24 +268,15 @@ def _title(given: Inputs, place: str) -> str:
     return datasets[0] if place == MEAN else place
 
 
-def _against_k(given: Inputs, grid: sns.FacetGrid, name: str, data: pd.DataFrame) -> matplotlib.figure.Figure:
+def _against_k(given: Inputs, drawn: Panels, name: str, data: pd.DataFrame) -> matplotlib.figure.Figure:
     """Axes, labels and legend of curves against k."""
     from maxk.reporting import style
 
-    style.log2_axis(list(grid.axes.flat), given.scores.ks)
-    grid.set_axis_labels("k (samples drawn)", name)
+    style.log2_axis(drawn.axes, given.scores.ks)
+    drawn.label("k (samples drawn)", name)
     policies = [policy for policy in given.looks if policy in set(data.policy)]
-    return _with_legend(given, grid, policies)
-
-
-def _with_legend(given: Inputs, grid: sns.FacetGrid, policies: list[str]) -> matplotlib.figure.Figure:
-    from maxk.reporting import style
-
-    drawn: matplotlib.figure.Figure = grid.figure
-    drawn.set_layout_engine("constrained")
-    drawn.set_figwidth(WIDTH)
-    style.legend(drawn, policies, given.scores.labels, given.looks)
-    return drawn
+    style.legend(drawn.figure, policies, given.scores.labels, given.looks)
+    return drawn.figure
 
 
 # ------------------------------------------------------------------------------------------------------------ figure 2
@@ -336,7 +328,7 @@ def clusters(given: Inputs) -> matplotlib.figure.Figure:
     outputs = diversity.outputs_by_k(given.scores, given.config)
     if outputs.empty:
         return style.message("No verdicts with outputs: remove results/…/verdicts and run again.")
-    return _by_dataset(given, outputs, "distinct outputs", bands=False, facet_kws={"sharey": False})
+    return _by_dataset(given, outputs, "distinct outputs", bands=False, sharey=False)
 
 
 # ------------------------------------------------------------------------------------------------------------ training
@@ -386,7 +378,8 @@ def _during_training(given: Inputs, titles: Mapping[str, str]) -> matplotlib.fig
         return style.message(f"No training log has these metrics: {', '.join(titles)}.")
     shown = [title for key, title in titles.items() if key in set(data.key)]
     data = data.assign(key=data.key.map(titles))
-    panels: dict[str, Any] = {"row": "key", "row_order": shown, "facet_kws": {"sharey": False}}
-    grid = style.curves(data, given.looks, "at", markers=False, height=2.0, aspect=WIDTH / 2.0, **panels)
-    grid.set_axis_labels("fraction of the training run", "")
-    return _with_legend(given, grid, list(dict.fromkeys(data.policy)))
+    size = (WIDTH, 2.0 * len(shown))
+    drawn = style.curves(data, given.looks, "at", "key", shown, columns=1, size=size, sharey=False, markers=False)
+    drawn.label("fraction of the training run", "")
+    style.legend(drawn.figure, list(dict.fromkeys(data.policy)), given.scores.labels, given.looks)
+    return drawn.figure

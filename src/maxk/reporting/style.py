@@ -42,6 +42,7 @@ _RC: Any = {
     "axes.labelsize": 8,
     "axes.titlesize": 8.5,
     "axes.titlelocation": "left",
+    "axes.titley": 1.0,  # nothing is above a panel; otherwise matplotlib looks for it, at every drawing
     "axes.grid": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -126,31 +127,74 @@ def message(text: str) -> Figure:
 
 
 # --------------------------------------------------------------------------------------------------------------- parts
+@dataclass(frozen=True)
+class Panels:
+    """Axes of one figure, row by row; the last row may have fewer than `columns`."""
+
+    figure: Figure
+    axes: list[Axes]
+    columns: int
+
+    def label(self, x: str, y: str) -> None:
+        """Labels the lowest axes of each column and the first of each row."""
+        for number, ax in enumerate(self.axes):
+            ax.set_xlabel(x if number + self.columns >= len(self.axes) else "")
+            ax.set_ylabel("" if number % self.columns else y)
+
+
+def panels(titles: Sequence[str], columns: int, size: tuple[float, float], sharey: bool) -> Panels:
+    """One panel for each title; they share the x axis, and if asked the y axis. `size` in inches is the figure's."""
+    figure = plt.figure(figsize=size, layout="constrained")
+    shape, axes = (-(-len(titles) // columns), columns), list[Axes]()
+    for number, title in enumerate(titles):
+        first = axes[0] if axes else None
+        ax = figure.add_subplot(*shape, number + 1, sharex=first, sharey=first if sharey else None)
+        ax.set_title(title, fontsize=mpl.rcParams["axes.labelsize"])
+        ax.tick_params(labelbottom=number + columns >= len(titles), labelleft=not (sharey and number % columns))
+        axes.append(ax)
+    return Panels(figure, axes, columns)
+
+
 def curves(
-    data: pd.DataFrame, looks: Mapping[str, Look], x: str, markers: bool = True, bands: bool = True, **facets: Any
-) -> sns.FacetGrid:
-    """Lines of `mean` against `x`, one per policy, with bands from `low` to `high`; `facets` are relplot's."""
+    data: pd.DataFrame,
+    looks: Mapping[str, Look],
+    x: str,
+    on: str,
+    titles: Sequence[str],
+    *,
+    columns: int,
+    size: tuple[float, float],
+    sharey: bool = True,
+    markers: bool = True,
+    bands: bool = True,
+) -> Panels:
+    """Lines of `mean` against `x`, one per policy, with bands from `low` to `high`.
+
+    Each of `titles` is a panel of the rows that have it in the column `on`.
+    """
+    # Not relplot, whose FacetGrid computes a layout twice that is not used.
+    drawn = panels(titles, columns, size, sharey)
     order = [policy for policy in looks if policy in set(data["policy"])]
-    grid = sns.relplot(
-        data,
-        kind="line",
-        x=x,
-        y="mean",
-        hue="policy",
-        style="policy",
-        hue_order=order,
-        style_order=order,
-        palette={policy: looks[policy].colour for policy in order},
-        dashes={policy: looks[policy].dashes for policy in order},
-        markers={policy: looks[policy].marker for policy in order} if markers else False,
-        errorbar=None,
-        legend=False,
-        **facets,
-    )
-    for (row, column, _), part in grid.facet_data() if bands else ():
-        for policy, one in part.groupby("policy", sort=False):
-            band(grid.facet_axis(row, column), one, x, looks[str(policy)])
-    return grid.set_titles("{row_name}" if "row" in facets else "{col_name}")
+    for title, ax in zip(titles, drawn.axes, strict=True):
+        part = data[data[on] == title]
+        sns.lineplot(
+            part,
+            x=x,
+            y="mean",
+            hue="policy",
+            style="policy",
+            hue_order=order,
+            style_order=order,
+            palette={policy: looks[policy].colour for policy in order},
+            dashes={policy: looks[policy].dashes for policy in order},
+            markers={policy: looks[policy].marker for policy in order} if markers else False,
+            estimator=None,  # the rows are means already
+            legend=False,
+            ax=ax,
+        )
+        for policy, one in part.groupby("policy", sort=False) if bands else ():
+            band(ax, one, x, looks[str(policy)])
+    return drawn
 
 
 def band(ax: Axes, data: pd.DataFrame, x: str, look: Look) -> None:

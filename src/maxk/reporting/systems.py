@@ -96,9 +96,9 @@ def draw(found: Comparison, path: str) -> None:
         for i, name in enumerate(names)
     }
     with style.applied():
-        grid = style.curves(data, looks, "k", col="metric", height=2.4, aspect=1.2, facet_kws={"sharey": True})
-        grid.set(xlabel="k", ylabel=f"mean, {found.level:.0%} interval")
-        style.log2_axis(grid.axes.flat, sorted(set(data.k)), sparse=len(set(data.k)) > 9)
-        grid.figure.set_layout_engine("constrained")  # before the legend, which it makes room for
-        style.legend(grid.figure, names, dict(zip(names, names, strict=True)), looks)
-        style.save(grid.figure, [path])
+        metrics = list(dict.fromkeys(data.metric))
+        drawn = style.curves(data, looks, "k", "metric", metrics, columns=len(metrics), size=(2.88 * len(metrics), 2.4))
+        drawn.label("k", f"mean, {found.level:.0%} interval")
+        style.log2_axis(drawn.axes, sorted(set(data.k)), sparse=len(set(data.k)) > 9)
+        style.legend(drawn.figure, names, dict(zip(names, names, strict=True)), looks)
+        style.save(drawn.figure, [path])
