@@ -14,6 +14,7 @@ import pytest
 from maxk import cli
 from maxk import config as configuration
 from maxk.config import Config
+from maxk.data import hub
 from maxk.grading import Grader
 from maxk.stages import doctor
 from maxk.stages.doctor import Check, Machine
@@ -219,7 +220,7 @@ def test_the_exit_status_says_whether_what_was_asked_for_works(
 ) -> None:
     monkeypatch.chdir(root)
     monkeypatch.setattr(doctor, "gpus", list)
-    monkeypatch.setattr(doctor, "hub_responds", lambda: False)
+    monkeypatch.setattr(hub, "responds", lambda: False)
     monkeypatch.setattr(doctor, "software_checks", lambda config: [])
     monkeypatch.setattr(doctor, "obstacles", lambda config, machine: found if config.name == "smoke-mbpp" else ["bad"])
     assert cli.main(["doctor", "--config", "config/smoke-mbpp.yaml"]) == status
@@ -237,7 +238,7 @@ def test_a_terminal_shows_what_is_being_checked(
     monkeypatch.chdir(root)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     monkeypatch.setattr(doctor, "gpus", list)
-    monkeypatch.setattr(doctor, "hub_responds", lambda: False)
+    monkeypatch.setattr(hub, "responds", lambda: False)
     monkeypatch.setattr(doctor, "obstacles", lambda config, machine: [])
 
     def check(config: Config) -> Check:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +23,7 @@ from maxk.reporting import temperatures
 from maxk.stages import evaluate
 from pipeline import ENVIRONMENT
 
+MBPP = Path(__file__).parent / "data" / "mbpp" / "mbpp.jsonl.gz"
 PROBLEMS = [
     {"id": "sum", "statement": "sort up, total", "tests": [{"stdin": "1 2\n", "expected": "3\n"}]},
     {"id": "show", "statement": "halve, show", "tests": [{"stdin": "4 8\n", "expected": "2 4\n"}]},
@@ -32,16 +35,26 @@ def folder(tmp_path: Path, root: Path, base_model: str, monkeypatch: pytest.Monk
     """A folder as a user has it: the workflow, a model and own problems."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Snakefile").symlink_to(root / "Snakefile")
-    (tmp_path / "tiny").symlink_to(base_model)
+    with_context(tmp_path / "tiny", base_model, 1024)
     (tmp_path / "own.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in PROBLEMS))
     return tmp_path
+
+
+def with_context(folder: Path, model: str, tokens: int) -> None:
+    """A model's folder, by links, that states another context length; its weights know none."""
+    folder.mkdir()
+    for path in Path(model).iterdir():
+        (folder / path.name).symlink_to(path)
+    (folder / "config.json").unlink()
+    stated = json.loads(Path(model, "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**stated, "max_position_embeddings": tokens}))
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """The configurations that the pipeline would be run with; nothing runs."""
     configs: list[Config] = []
-    monkeypatch.setattr(evaluate, "_run_pipeline", lambda config, args: configs.append(config))
+    monkeypatch.setattr(evaluate, "_run_pipeline", lambda config, args: configs.append(config) or 0)
     monkeypatch.setattr(temperatures, "write", lambda configs, name: [name])
     monkeypatch.setattr(evaluate.gpus, "visible", dict)
     return configs
@@ -63,6 +76,7 @@ def test_every_temperature_is_an_experiment(folder: Path, asked: list[Config], c
 
 def test_a_source_at_a_place_and_further_settings(folder: Path, asked: list[Config]) -> None:
     files.write_text("more.yaml", "sampling: {max_tokens: 99}\nprompt: {template: '{statement}'}\n")
+    shutil.copy(MBPP, "mbpp.jsonl.gz")
     command = ["evaluate", "tiny", "--problems", "own.jsonl", "mbpp=mbpp.jsonl.gz", "--config", "more.yaml"]
     assert cli.main([*command, "--name", "mine"]) == 0
     [config] = asked
@@ -143,7 +157,7 @@ def test_visible_gpus_are_used_unless_the_file_says_otherwise(
     files.write_text("more.yaml", content or "{}")
     assert cli.main(["evaluate", "tiny", "--problems", "own.jsonl", "--config", "more.yaml"]) == 0
     assert [config.gpus for config in asked] == [gpus]
-    assert capsys.readouterr().err == f"device: {device}\n"
+    assert capsys.readouterr().err == f"reading the model tiny\ndevice: {device}\n"
 
 
 @pytest.mark.parametrize("earlier", ["tiny", "tiny-t0.6"])
@@ -211,7 +225,20 @@ def test_problems_that_cannot_be_read_are_refused_before_the_pipeline(
         ({"tiny": "/nowhere"}, "/nowhere: no such folder; give a folder with a model, or a hub id"),
         ({"own.jsonl": "absent.jsonl"}, "--problems absent.jsonl: no such file"),
         ({"own.jsonl": "owm.jsonl"}, "--problems owm.jsonl: no such file (did you mean 'own.jsonl'?)"),
-        ({"own.jsonl": "mbpq"}, "source='mbpq' is unknown (did you mean 'mbpp'?)"),
+        ({"own.jsonl": "mbpp=owm.jsonl"}, "--problems mbpp=owm.jsonl: no such file (did you mean 'own.jsonl'?)"),
+        ({"own.jsonl": "mbpq"}, "--problems mbpq: source='mbpq' is unknown (did you mean 'mbpp'?)"),
+        ({"own.jsonl": "none.jsonl"}, "--problems none.jsonl: no problem in none.jsonl"),
+        ({"own.jsonl": "mbpp=none.jsonl"}, "--problems mbpp=none.jsonl: no problem in none.jsonl"),
+        ({"own.jsonl": "empty"}, "--problems empty: empty has no data files "),
+        ({"own.jsonl": "livebench"}, "--problems livebench: livebench/coding: neither a local path nor in the "),
+        ({"tiny": "empty"}, "empty: the folder has no config.json"),
+        (
+            {"tiny": "short"},
+            "sampling.max_tokens=512 leaves no room for a prompt: short takes 512 tokens in all; set a lower number, "
+            "in a file given by --config",
+        ),
+        ({"1": "0"}, "maxk evaluate: --temperatures: input should be greater than 0, got 0.0"),
+        ({"mine": "a/b"}, "maxk evaluate: --name: expected the form "),
         ({"1": "0.5"}, "--temperatures 0.5 0.5: a temperature is given twice"),
         ({"1": "0.5000001"}, "--temperatures 0.5 0.5000001: a temperature is given twice"),
         ({"4": "0"}, "--n 0: at least 1 sample per problem is needed"),
@@ -222,11 +249,80 @@ def test_problems_that_cannot_be_read_are_refused_before_the_pipeline(
     ],
 )
 def test_a_mistake_is_one_line(
-    changes: dict[str, str], words: str, folder: Path, asked: list[Config], capsys: pytest.CaptureFixture[str]
+    changes: dict[str, str], words: str, folder: Path, base_model: str, asked: list[Config], capsys: Any
 ) -> None:
+    Path("none.jsonl").touch()
+    Path("empty").mkdir()
+    with_context(folder / "short", base_model, 512)
     command = ["tiny", "--problems", "own.jsonl", "--temperatures", "0.5", "1", "--n", "4", "--snakefile", "Snakefile"]
     assert words in refused([changes.get(one, one) for one in [*command, "--name", "mine"]], capsys)
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("sampling: {top_p: 3}", "sampling.top_p: input should be less than or equal to 1, got 3"),
+        ("report: {ks: [9], headline_k: 9}", "report: ks=[9] lacks [1]"),
+        ("sampling: {max_tokens: 1024}", "sampling.max_tokens=1024 leaves no room for a prompt: tiny takes 1024"),
+    ],
+)
+def test_a_mistake_in_the_file_names_the_file(
+    content: str, words: str, folder: Path, asked: list[Config], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.write_text("more.yaml", content)
+    line = refused(["tiny", "--problems", "own.jsonl", "--config", "more.yaml"], capsys)
+    assert line.startswith(f"maxk evaluate: --config more.yaml: {words}")
+    assert asked == []
+
+
+# ------------------------------------------------------------------------------------------- the pipeline as a process
+SAID = "maxk: interrupted; finished work is kept, the same command continues where it stopped\n"
+STAND_IN = f"""\
+import signal, sys, time
+def end(*_):
+    time.sleep(1)  # longer than subprocess.run would wait
+    sys.exit(sys.stderr.write({SAID!r}) and 130)
+signal.signal(signal.SIGINT, end)
+print("at work", flush=True)
+time.sleep(60)
+"""
+
+
+def pipeline(tmp_path: Path, source: str) -> dict[str, str]:
+    """An environment in which `source` runs in Snakemake's place."""
+    (tmp_path / "stand_in").mkdir()
+    (tmp_path / "stand_in" / "snakemake.py").write_text(source)
+    known = [str(tmp_path / "stand_in"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(known)}
+
+
+def test_ctrl_c_leaves_the_word_to_the_pipeline(folder: Path) -> None:
+    """It reaches both processes: the pipeline ends in its own time, its line is the only one, and its status counts."""
+    running = subprocess.Popen(
+        [sys.executable, "-m", "maxk", "evaluate", "tiny", "--problems", "own.jsonl", "--n", "2"],
+        env=pipeline(folder, STAND_IN),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert running.stdout is not None
+    assert running.stderr is not None
+    assert running.stdout.readline() == "at work\n"
+    os.killpg(running.pid, signal.SIGINT)
+    assert running.wait(timeout=30) == 130
+    assert running.stderr.read().splitlines(keepends=True)[-2:] == ["temperature 1: the pipeline starts\n", SAID]
+
+
+def test_a_pipeline_that_fails_has_said_what_to_do(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in pipeline(folder, "raise SystemExit(1)").items():
+        monkeypatch.setenv(name, value)
+    line = refused(["tiny", "--problems", "own.jsonl", "--temperatures", "0.5", "1", "--n", "2"], capsys)
+    assert line == "maxk evaluate: the pipeline failed at temperature 0.5 (above)"
 
 
 def test_the_best_temperature_of_every_k() -> None:

@@ -17,7 +17,7 @@ from typing import Protocol
 from maxk.errors import UserError
 
 DATA_SUFFIXES = (".parquet", ".arrow", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
-_TIMEOUT_S = 10.0
+_ANSWER_S, _TIMEOUT_S = 3.0, 10.0
 Layouts = Sequence[Sequence[str]]
 """Alternatives: each is a list of file patterns that all must match."""
 
@@ -61,7 +61,7 @@ def fault(where: str, revision: str | None, kind: str, holds: str, online: bool)
         return None
     if local.exists():
         return f"the folder has no {holds}"
-    if _is_path(where):
+    if is_path(where):
         return "no such file or folder"
     if kind == "dataset" and revision is None:
         return "no such file or folder, and no `revision` pins a commit of the hub"
@@ -72,7 +72,18 @@ def fault(where: str, revision: str | None, kind: str, holds: str, online: bool)
     return refusal and f"{lacking}, and the hub refuses it ({refusal}); correct its name or revision, or log in"
 
 
-def _is_path(where: str) -> bool:
+def responds() -> bool:
+    """Whether the Hugging Face hub, or the mirror named by HF_ENDPOINT, responds."""
+    from huggingface_hub import constants, get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_ANSWER_S)
+    except Exception:  # of whichever library the hub's client uses, or because HF_HUB_OFFLINE is set
+        return False
+    return True
+
+
+def is_path(where: str) -> bool:
     """Whether a location cannot be a hub id."""
     return where.startswith((".", "/", "~")) or where.endswith(DATA_SUFFIXES)
 
@@ -124,7 +135,7 @@ def _require_all_parts(name: str, paths: Sequence[Path]) -> None:
 def _download(name: str, place: Place, layouts: Layouts) -> Path:
     """The snapshot of the hub repository in the local cache, downloaded if it is not there yet."""
     where = place.location
-    if _is_path(where):
+    if is_path(where):
         raise UserError(f"datasets.{name}.location: no file or folder {where}")
     if place.revision is None:
         raise UserError(

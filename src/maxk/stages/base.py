@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
         model, revision = _model(config, run, args.processes)
         lineage = {"settings": settings, "weights": _identity(config, model, revision)}
         policy = Policy(BASE, config.label(BASE), model, revision, lineage, environment.versions())
-        _require_usable(config, policy)
+        require_usable(config, policy)
         files.write_policy(config.layout.policy(BASE), policy)
         run.artifact(config.layout.policy(BASE))
 
@@ -60,10 +60,15 @@ def _model(config: Config, run: tracking.Run, processes: int) -> tuple[str, str 
     return str(folder), None
 
 
-def _require_usable(config: Config, policy: Policy) -> None:
+def require_usable(config: Config, policy: Policy) -> None:
     """Raises UserError for a model that later stages cannot use: they would fail only once they hold a GPU."""
     from maxk import sampling
 
+    if Path(policy.model).is_dir() and not any(Path(policy.model).glob("*.safetensors")):
+        raise UserError(
+            f"base.model {policy.model!r} has no *.safetensors; other weight files can run code when they are read, "
+            "so convert them: load the model where you trust it and call save_pretrained"
+        )
     tokenizer = models.tokenizer(policy.model, policy.revision)
     prompts.render("statement", config.prompt, tokenizer)
     sampling.require_supported(policy, config.sampling)
@@ -73,7 +78,10 @@ def _require_usable(config: Config, policy: Policy) -> None:
     wanted += [("training.max_tokens", config.training_of(one).max_tokens, own) for one in config.objectives]
     for key, tokens, limit in wanted:
         if limit is not None and tokens >= limit:
-            raise UserError(f"{key}={tokens} leaves no room for a prompt: {policy.model} takes {limit} tokens in all")
+            raise UserError(
+                f"{key}={tokens} leaves no room for a prompt: {policy.model} takes {limit} tokens in all; set a lower "
+                "number"
+            )
 
 
 def _identity(config: Config, model: str, revision: str | None) -> str:
@@ -88,11 +96,6 @@ def _reachable(base: HubBase) -> str | None:
 
     Loads configuration and tokenizer, so that a wrong name or a missing network is reported before any work.
     """
-    if Path(base.model).is_dir() and not any(Path(base.model).glob("*.safetensors")):
-        raise UserError(
-            f"base.model {base.model!r} has no *.safetensors; other weight files can run code when they are read, "
-            "so convert them: load the model where you trust it and call save_pretrained"
-        )
     try:
         found = models.config(base.model, base.revision)
         models.tokenizer(base.model, base.revision)

@@ -35,7 +35,6 @@ from maxk.training import accelerate_config
 
 ROOT = configuration.DEFAULTS.parent.parent
 SCALES = {"default": None, "mini": ROOT / "config" / "mini.yaml", "paper": ROOT / "config" / "paper.yaml"}
-HUB_TIMEOUT_S = 3.0
 INSTALL = "make environment"
 _ERASE = "\r\x1b[K"  # the line of a terminal
 PIPELINE_EXTRAS = ("torch", "grade", "trl", "pipeline")
@@ -77,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     _checking("GPUs")
     gpu_gb = gpus()
     _checking("the hub")
-    machine = Machine(len(gpu_gb), min(gpu_gb, default=0.0), find_spec("vllm") is not None, hub_responds())
+    machine = Machine(len(gpu_gb), min(gpu_gb, default=0.0), find_spec("vllm") is not None, hub.responds())
     checks = chain(machine_checks(gpu_gb, machine.hub), software_checks(experiments[asked]))
     faults = [f"{check.name}: {check.found}" for check in map(_shown, checks) if not check.ok]
     _say()
@@ -118,17 +117,6 @@ def gpus() -> list[float]:
     import torch
 
     return [torch.cuda.get_device_properties(i).total_memory / 1e9 for i in range(torch.cuda.device_count())]
-
-
-def hub_responds() -> bool:
-    """Whether the Hugging Face hub, or the mirror named by HF_ENDPOINT, responds."""
-    from huggingface_hub import constants, get_session
-
-    try:
-        get_session().head(constants.ENDPOINT, timeout=HUB_TIMEOUT_S)
-    except Exception:  # of whichever library the hub's client uses, or because HF_HUB_OFFLINE is set
-        return False
-    return True
 
 
 def machine_checks(gpu_gb: list[float], online: bool) -> Iterator[Check]:

@@ -12,19 +12,28 @@ from __future__ import annotations
 
 import argparse
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from maxk import config as configuration
+from maxk import data
 from maxk.artifacts import files
+from maxk.artifacts.paths import BASE
+from maxk.artifacts.records import Policy
 from maxk.config import Config
+from maxk.data import hub
+from maxk.data.candidates import Funnel
+from maxk.data.sections import Benchmark
 from maxk.errors import UserError, counted, no_such_file
 from maxk.estimators import usual_ks
 from maxk.resources import gpus
+from maxk.stages.base import require_usable
 
 # Keys that a config file may not set, and what sets them.
 DECIDED = {
@@ -37,6 +46,8 @@ DECIDED = {
     "sampling.n": "--n",
     "sampling.temperature": "--temperatures",
 }
+INTERRUPTED = 128 + signal.SIGINT  # status of a pipeline after Ctrl-C
+TYPED = {"name": "--name", "base.model": "MODEL", "sampling.n": "--n", "sampling.temperature": "--temperatures"}
 TEMPLATE = """\
 Write a Python program that solves this task. It reads from standard input and prints only the answer.
 
@@ -64,20 +75,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--snakefile", default="Snakefile", help="the workflow (default: Snakefile)")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     from maxk.reporting import temperatures
 
     defaults = configuration.defaults()
     _require_sound(args)
-    own = _settings(defaults, args)
-    root = configuration.parse(own).layout.root
-    _require_own_folder(root, args)
-    configs = {temperature: _configured(own, temperature, args) for temperature in args.temperatures}
-    _require_readable(configs[args.temperatures[0]])
-    print(f"device: {_device(configs[args.temperatures[0]])}", file=sys.stderr, flush=True)
+    with _named_as_typed(args):
+        own = _settings(defaults, args, chat=False)
+        root = configuration.parse(own).layout.root
+        _require_own_folder(root, args)
+        _require_problems(_at(own, args.temperatures[0], args))
+        print(f"reading the model {args.model}", file=sys.stderr, flush=True)  # its libraries take seconds to import
+        own = _settings(defaults, args, _is_chat_model(args.model, own["base"].get("revision")))
+        configs = {temperature: _at(own, temperature, args) for temperature in args.temperatures}
+        first = configs[args.temperatures[0]]
+        require_usable(first, Policy(BASE, "", args.model, own["base"].get("revision"), {}, {}))
+    print(f"device: {_device(first)}", file=sys.stderr, flush=True)
     for config in configs.values():
-        _run_pipeline(config, args)
+        if status := _run_pipeline(config, args):
+            return status
     print(*temperatures.write(configs, f"{root}/temperatures"), sep="\n")
+    return 0
+
+
+@contextmanager
+def _named_as_typed(args: argparse.Namespace) -> Iterator[None]:
+    """A UserError names what was typed, such as `--n`, and not the key of the configuration that it sets.
+
+    A key that no option sets is one for the config file.
+    """
+    try:
+        yield
+    except UserError as error:
+        message = str(error).removeprefix("config: ")
+        for given in args.problems:
+            name = re.escape(_dataset(given)[0])
+            message = re.sub(rf"\bdatasets\.{name}(?![\w-])(: |\.)?", f"--problems {given}: ", message)
+        for key, typed in TYPED.items():
+            message = re.sub(rf"(?<![\w.]){re.escape(key)}(?=[=:]| ')", typed, message)
+        if re.match(rf"({'|'.join(Config.model_fields)})[.:=]", message):
+            message = f"--config {args.config}: {message}" if args.config else f"{message}, in a file given by --config"
+        raise UserError(message) from None
 
 
 def _require_sound(args: argparse.Namespace) -> None:
@@ -92,13 +130,16 @@ def _require_sound(args: argparse.Namespace) -> None:
         raise UserError("the name 'default' belongs to the default experiment; choose another with --name")
 
 
-def _settings(defaults: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    """What all temperatures share: the defaults, over them the config file, and over both the command line."""
+def _settings(defaults: Mapping[str, Any], args: argparse.Namespace, chat: bool) -> dict[str, Any]:
+    """What all temperatures share: the defaults, over them the config file, and over both the command line.
+
+    chat: whether the model has a chat template, which the prompt then uses unless the config file says otherwise.
+    """
     given = _config_file(args.config) if args.config else {}
     base = given.get("base", {})
     ks = usual_ks(args.n)
     own_defaults = {
-        "prompt": {"template": TEMPLATE, "chat": _is_chat_model(args.model, base.get("revision"))},
+        "prompt": {"template": TEMPLATE, "chat": chat},
         "sampling": {"max_tokens": 512},
         "report": {"ks": ks, "headline_k": ks[-1]},
         "gpus": len(gpus.visible()),
@@ -166,19 +207,24 @@ def _dataset(given: str) -> tuple[str, dict[str, Any]]:
     source, _, location = given.partition("=")
     if Path(given).exists():
         return _slug(Path(given).name.partition(".")[0]), {"source": "jsonl", "location": given}
-    if not location and ("/" in given or "." in given):
-        raise UserError(f"--problems {given}: {no_such_file(given)}")
+    place = location or given
+    is_path = hub.is_path(location) if location else "/" in given or "." in given
+    if is_path and not Path(place).expanduser().exists():
+        raise UserError(f"--problems {given}: {no_such_file(place)}")
     return _slug(source), {"source": source, **({"location": location} if location else {})}
 
 
-def _require_readable(config: Config) -> None:
-    """Raises UserError if the first of your own problems cannot be read, such as one without a statement."""
-    from maxk.data.candidates import Funnel
-    from maxk.data.jsonl import JsonlDataset
-
+def _require_problems(config: Config) -> None:
+    """Raises UserError for problems that the pipeline could not read: not there, none, or a first one without a key."""
     for name, dataset in config.datasets.items():
-        if isinstance(dataset, JsonlDataset):
-            next(dataset.candidates(Funnel(name)), None)
+        needs = list(data.needs(name, dataset))
+        if not all(Path(one.where).expanduser().exists() for one in needs):
+            online = hub.responds()
+            for one in needs:
+                if fault := hub.fault(one.where, one.revision, one.kind, one.holds, online):
+                    raise UserError(f"datasets.{name}: {one.where}: {fault}")
+        elif isinstance(dataset, Benchmark) and next(dataset.candidates(Funnel(name)), None) is None:
+            raise UserError(f"datasets.{name}: no problem in {dataset.location}")
 
 
 def _slug(text: str) -> str:
@@ -194,6 +240,8 @@ def _is_chat_model(model: str, revision: str | None) -> bool:
 
     if model.startswith(("/", "./", "../", "~")) and not Path(model).exists():
         raise UserError(f"{model}: no such folder; give a folder with a model, or a hub id")
+    if Path(model).is_dir() and not Path(model, "config.json").exists():
+        raise UserError(f"{model}: the folder has no config.json, so no model; give a folder with one, or a hub id")
     try:
         return models.tokenizer(model, revision).chat_template is not None
     except (OSError, ValueError) as error:
@@ -201,15 +249,33 @@ def _is_chat_model(model: str, revision: str | None) -> bool:
         raise UserError(f"{model}: cannot be read as a model ({reason[:200]})") from None
 
 
-def _configured(own: Mapping[str, Any], temperature: float, args: argparse.Namespace) -> Config:
+def _at(own: Mapping[str, Any], temperature: float, args: argparse.Namespace) -> Config:
     """The validated configuration for one temperature."""
     name = own["name"] if len(args.temperatures) == 1 else f"{own['name']}-t{temperature:g}"
     return configuration.parse(configuration.overlay(own, {"name": name, "sampling": {"temperature": temperature}}))
 
 
-def _run_pipeline(config: Config, args: argparse.Namespace) -> None:
+def _run_pipeline(config: Config, args: argparse.Namespace) -> int:
+    """Returns 0, or the status of a pipeline that was interrupted and has said so. Raises UserError if it failed."""
     path = Path(config.layout.root, "evaluate.json")
     files.write_json(path, config.model_dump(mode="json"))
     command = [sys.executable, "-m", "snakemake", "--snakefile", args.snakefile, "--cores", args.cores]
-    if subprocess.run([*command, "--configfile", str(path)], check=False).returncode:
-        raise UserError(f"the pipeline failed at temperature {config.sampling.temperature:g} (above); run this again")
+    print(f"temperature {config.sampling.temperature:g}: the pipeline starts", file=sys.stderr, flush=True)
+    status = _status([*command, "--configfile", str(path)])
+    if status not in (0, INTERRUPTED):
+        raise UserError(f"the pipeline failed at temperature {config.sampling.temperature:g} (above)")
+    return status
+
+
+def _status(command: Sequence[str]) -> int:
+    """The exit status of a command, which Ctrl-C reaches as well: it is waited for, and ends as it sees fit."""
+    if (former := signal.getsignal(signal.SIGINT)) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda *_: None)  # unlike SIG_IGN, not inherited
+    try:
+        with subprocess.Popen(command) as process:
+            try:
+                return process.wait()
+            finally:
+                process.terminate()  # nothing to one that has ended
+    finally:
+        signal.signal(signal.SIGINT, former)
