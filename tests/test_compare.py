@@ -363,7 +363,10 @@ def test_a_missing_file_is_refused_before_another_is_graded(
         (["a.csv", "folder"], "folder: is a folder; give the scores of a policy"),
         (["a.csv", "b=b.csv", "--k", "9"], "--k: every k is above 4, the fewest samples"),
         (["a.csv", "b=b.csv", "--plot", "c.svg"], "--plot: expected a name that ends in .png or .pdf, got c.svg"),
-        (["a.csv", "b=b.csv", "--json", "no/c.json"], "no/c.json: cannot be written (No such file or directory)"),
+        (["a.csv", "b=b.csv", "--json", "no/c.json"], "argument --json: no/c.json: no folder no; make it, or name an"),
+        (["a.csv", "b=b.csv", "--plot", "no/c.png"], "argument --plot: no/c.png: no folder no; make it, or name an"),
+        (["a.csv", "b=b.csv", "--json", "folder"], "argument --json: folder is a folder; name a file"),
+        (["a.csv", "b=b.csv", "--cache", "no/c.db"], "argument --cache: no/c.db: no folder no; make it, or name anoth"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -379,3 +382,4 @@ def test_mistakes_are_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+    assert not Path("no").exists()

@@ -231,7 +231,7 @@ def test_problems_that_cannot_be_read_are_refused_before_the_pipeline(
         ({"own.jsonl": "mbpp=none.jsonl"}, "--problems mbpp=none.jsonl: no problem in none.jsonl"),
         ({"own.jsonl": "empty"}, "--problems empty: empty has no data files "),
         ({"own.jsonl": "livebench"}, "--problems livebench: livebench/coding: neither a local path nor in the "),
-        ({"tiny": "empty"}, "empty: the folder has no config.json"),
+        ({"tiny": "empty"}, "MODEL 'empty' has no *.safetensors"),
         (
             {"tiny": "short"},
             "sampling.max_tokens=512 leaves no room for a prompt: short takes 512 tokens in all; set a lower number, "

@@ -90,6 +90,7 @@ def run(*arguments: str) -> int:
     return cli.main(["select", *arguments])
 
 
+
 def test_samples_are_graded_and_selected(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("s.jsonl", "--problems", "p.jsonl", "--score", "rm", "--json", "all.json", "--workers", "1") == 0
     lines = [json.loads(line) for line in Path("s.verdicts.jsonl").read_text().splitlines()]
@@ -271,9 +272,12 @@ def test_the_stage_verify_keeps_what_votes_need(here: Path, seconds: Config) -> 
         ),
         (["empty"], "empty: a folder without *.parquet"),
         (["cut.parquet"], "give a file that this version of maxk wrote"),
-        (["s.jsonl", "--problems", "p.jsonl", "--score", "mr"], "s.jsonl:1: mr must be a number for every sample, got"),
+        (["s.jsonl", "--problems", "p.jsonl", "--score", "rms"], "s.jsonl:1: no key 'rms' (did you mean 'rm'?); known: "),
         (["s.jsonl", "--problems", "p.jsonl", "--score", "program"], "s.jsonl:1: program must be a number"),
-        (["s.jsonl", "--problems", "p.jsonl", "--visible", "3"], "no problem has more than 3 tests"),
+        (["s.jsonl", "--problems", "p.jsonl", "--visible", "3"], "p.jsonl: no problem has more than 3 tests"),
+        (["s.jsonl", "late.jsonl", "--problems", "p.jsonl", "--score", "rm"], "late.jsonl:2: rm must be a number for"),
+        (["s.jsonl", "old.jsonl", "--problems", "p.jsonl", "--score", "rm"], "old.jsonl: contains verdicts; --score"),
+        (["s.jsonl", "--problems", "p.jsonl", "--json", "none/a.json"], "none/a.json: no folder none; make it, or"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -284,5 +288,8 @@ def test_mistakes_are_one_line(
     shard(0, [0, 1])
     Path("cut.parquet").write_bytes(Path("shards/0.parquet").read_bytes()[:-4])
     Path("empty").mkdir()
+    late = [{"problem_id": "p", "program": "print(1)", "rm": score} for score in (1, None)]
+    Path("late.jsonl").write_text("".join(json.dumps(row) + "\n" for row in late))
     assert run(*arguments) == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
+    assert not list(Path().glob("*.verdicts.jsonl"))  # found before anything is graded

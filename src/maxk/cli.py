@@ -79,7 +79,7 @@ class _Parser(argparse.ArgumentParser):
     """Reports a wrong argument in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+        raise UserError(f"{message}; see `{self.prog} --help`")
 
 
 def parser(stage: str) -> argparse.ArgumentParser:

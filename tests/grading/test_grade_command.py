@@ -191,9 +191,8 @@ def test_files_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path]) -> 
         ("--memory-mb", "10000000000000"),
         ("--workers", "0"),
     ):
-        with pytest.raises(SystemExit) as exit_:
+        with pytest.raises(UserError, match=f"argument {wrong[0]}: "):
             run(*files, *wrong)
-        assert exit_.value.code == 2
 
 
 # ------------------------------------------------------------------------------------------------------ odd input
@@ -422,6 +421,15 @@ def test_lm_eval_samples_hold_their_problems(tmp_path: Path) -> None:
         run(samples, samples)
 
 
+def test_results_that_samples_do_not_fit_are_refused_before_grading(files: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"samples.jsonl:1: --to lm-eval needs samples of lm-eval"):
+        run(*files, "--to", "lm-eval")
+    (tmp_path / "samples.maxk-evalplus.json").mkdir()
+    with pytest.raises(UserError, match=r"--to evalplus: .*samples.maxk-evalplus.json cannot be written"):
+        run(*files, "--to", "evalplus")
+    assert not (tmp_path / "samples.verdicts.jsonl").exists()
+
+
 def test_apps_streams_and_calls(tmp_path: Path) -> None:
     problems = write(tmp_path / "p.jsonl", [
         {"problem_id": 0, "input_output": json.dumps({"inputs": ["2\n"], "outputs": ["4\n"]})},
@@ -520,7 +528,7 @@ def test_output_never_touches_another_file(files: tuple[Path, Path], tmp_path: P
         with pytest.raises(UserError, match="exists and contains no verdicts"):
             run(*files, "--output", output)
         assert output.read_bytes() == before
-    with pytest.raises(UserError, match=r"--output: .* cannot be written"):
+    with pytest.raises(UserError, match=r"--output: .*: no folder .*missing; make it, or name another file"):
         run(*files, "--output", tmp_path / "missing" / "v.jsonl")
-    with pytest.raises(UserError, match="is not a file"):
+    with pytest.raises(UserError, match="is a folder; name a file"):
         run(*files, "--output", tmp_path)

@@ -7,6 +7,7 @@ with `pass@1`, the fraction of a row's responses that passed. The file is writte
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import IO, Any, NamedTuple
 from maxk.artifacts.json_rows import Row
 from maxk.errors import UserError
 from maxk.evaluation.problem_files import Task
-from maxk.evaluation.sample_files import Sample
+from maxk.evaluation.sample_files import Sample, SampleFile
 from maxk.grading.verdicts import PASSED, TIME_LIMIT
 
 
@@ -45,8 +46,18 @@ def beside(samples: Path, suffix: str) -> Path:
     return samples.with_name((name.rpartition(".")[0] or name) + suffix)
 
 
+def require_fit(form: str, samples: SampleFile) -> None:
+    """Raises UserError unless results in a form can be written of these samples: before they are graded."""
+    path = path_of(samples.path, form)
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UserError(f"--to {form}: {path} cannot be written; free its name, or move the samples elsewhere")
+    for row, _ in samples.rows() if form == "lm-eval" else ():
+        if "doc" not in row.value:
+            raise UserError(f"{row.where}: --to lm-eval needs samples of lm-eval, whose rows it completes")
+
+
 def write_results(path: Path, form: str, graded: GradedRows) -> None:
-    """Writes the results. Raises UserError if the samples lack what the form needs."""
+    """Writes the results of samples that fit the form (`require_fit`)."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("w", encoding="utf-8") as file:
@@ -112,8 +123,6 @@ def _code_and_grade(one: Graded) -> tuple[str | None, bool]:
 
 def _lm_eval(file: IO[str], graded: GradedRows) -> None:
     for row, ones in graded:
-        if "doc" not in row.value:
-            raise UserError(f"{row.where}: --to lm-eval needs samples of lm-eval, whose rows it completes")
         mean = sum(one.passed for one in ones) / len(ones) if ones else None
         file.write(json.dumps({**row.value, "pass@1": mean}) + "\n")
 

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxk import estimators, statistics
-from maxk.errors import UserError, counted, described
+from maxk.errors import UserError, counted, described, unknown
 from maxk.estimators import Floats
 from maxk.evaluation import verdict_shards
-from maxk.evaluation.problem_files import ASSERTS
+from maxk.evaluation.problem_files import ASSERTS, Problems
 from maxk.evaluation.sample_files import SampleFile
 from maxk.evaluation.verdict_files import sound_rows
 from maxk.grading.verdicts import HARNESS_ERROR, PASSED
@@ -112,7 +112,7 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
     if not problems and not short:
         raise UserError(f"{verdicts}: contains no verdicts")
     if not problems:
-        raise UserError(f"{verdicts}: no problem has more than {counted(visible, 'test')}; lower --visible")
+        raise _all_visible(verdicts, visible)
     return Samples(problems, visible, score, len(short), asserts)
 
 
@@ -141,10 +141,28 @@ def _passed(statuses: Sequence[str]) -> float:
     return statuses.count(PASSED) / len(statuses) if statuses else 0.0
 
 
+def require_hidden_tests(path: Path, problems: Problems, visible: int) -> None:
+    """Raises UserError if every problem has `visible` tests at most, so that none would be left to score samples on."""
+    if all(len(task.template.tests) <= visible for task in problems.tasks.values()):
+        raise _all_visible(path, visible)
+
+
+def _all_visible(path: Path, visible: int) -> UserError:
+    return UserError(f"{path}: no problem has more than {counted(visible, 'test')}; lower --visible")
+
+
+def require_scores(samples: SampleFile, key: str) -> None:
+    """Raises UserError unless every sample has a score."""
+    for _ in _scores(samples, key):
+        pass
+
+
 def _scores(samples: SampleFile, key: str) -> Iterator[float]:
     """The score of every sample; a row with several samples has a list."""
     for row, ones in samples.rows():
-        value = row.value.get(key)
+        if key not in row.value:
+            raise UserError(f"{row.where}: no key {key!r}{unknown(key, row.value)}; --score names a key with a number")
+        value = row.value[key]
         each = value if isinstance(value, list) else [value]
         for score in each:
             if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):

@@ -60,15 +60,19 @@ def _model(config: Config, run: tracking.Run, processes: int) -> tuple[str, str 
     return str(folder), None
 
 
+def require_weights(model: str) -> None:
+    """Raises UserError for a folder without weights that are safe to read."""
+    if Path(model).is_dir() and not any(Path(model).glob("*.safetensors")):
+        raise UserError(
+            f"base.model {model!r} has no *.safetensors; other weight files can run code when they are read, so "
+            "convert them: load the model where you trust it and call save_pretrained"
+        )
+
+
 def require_usable(config: Config, policy: Policy) -> None:
     """Raises UserError for a model that later stages cannot use: they would fail only once they hold a GPU."""
     from maxk import sampling
 
-    if Path(policy.model).is_dir() and not any(Path(policy.model).glob("*.safetensors")):
-        raise UserError(
-            f"base.model {policy.model!r} has no *.safetensors; other weight files can run code when they are read, "
-            "so convert them: load the model where you trust it and call save_pretrained"
-        )
     tokenizer = models.tokenizer(policy.model, policy.revision)
     prompts.render("statement", config.prompt, tokenizer)
     sampling.require_supported(policy, config.sampling)
@@ -96,6 +100,7 @@ def _reachable(base: HubBase) -> str | None:
 
     Loads configuration and tokenizer, so that a wrong name or a missing network is reported before any work.
     """
+    require_weights(base.model)
     try:
         found = models.config(base.model, base.revision)
         models.tokenizer(base.model, base.revision)

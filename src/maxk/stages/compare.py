@@ -34,7 +34,7 @@ _PICTURES = (".png", ".pdf")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("systems", nargs="+", metavar="[NAME=]FILE[,FILE…]", help="two or more systems")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the curves, as .png or .pdf")
+    parser.add_argument("--plot", type=grade.writable, metavar="FILE", help="draw the curves, as .png or .pdf")
     add_options(parser)
 
 
@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--level", type=grade.up_to(0.9999, float), default=0.95, help="level of the intervals (default: %(default)s)"
     )
-    parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    parser.add_argument("--json", type=grade.writable, help="write all numbers to this file")
     parser.add_argument("--problems", type=Path, help="problems, needed to grade a file of samples")
     grade.add_options(parser)
 
@@ -74,13 +74,20 @@ def run(args: argparse.Namespace) -> None:
 
 
 @contextmanager
-def grading(args: argparse.Namespace) -> Iterator[Callable[[Path], Any]]:
-    """Yields a function that grades a file of samples and returns its tally; one grader serves all files."""
+def grading(
+    args: argparse.Namespace, require: Callable[[Any], None] = lambda problems: None
+) -> Iterator[Callable[[Path], Any]]:
+    """Yields a function that grades a file of samples and returns its tally; one grader serves all files.
+
+    require: raises UserError for problems that do not serve, before a sample is graded.
+    """
     with ExitStack() as stack:
 
         @cache
         def samples() -> grade.Samples:
-            return stack.enter_context(grade.Samples(args, args.problems))
+            given = grade.Samples(args, args.problems)
+            require(given.problems)
+            return stack.enter_context(given)
 
         def graded(path: Path) -> Any:
             if args.problems is None:

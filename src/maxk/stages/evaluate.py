@@ -33,7 +33,7 @@ from maxk.data.sections import Benchmark
 from maxk.errors import UserError, counted, no_such_file
 from maxk.estimators import usual_ks
 from maxk.resources import gpus
-from maxk.stages.base import require_usable
+from maxk.stages.base import require_usable, require_weights
 
 # Keys that a config file may not set, and what sets them.
 DECIDED = {
@@ -240,8 +240,7 @@ def _is_chat_model(model: str, revision: str | None) -> bool:
 
     if model.startswith(("/", "./", "../", "~")) and not Path(model).exists():
         raise UserError(f"{model}: no such folder; give a folder with a model, or a hub id")
-    if Path(model).is_dir() and not Path(model, "config.json").exists():
-        raise UserError(f"{model}: the folder has no config.json, so no model; give a folder with one, or a hub id")
+    require_weights(model)
     try:
         return models.tokenizer(model, revision).chat_template is not None
     except (OSError, ValueError) as error:

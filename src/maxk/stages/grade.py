@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("problems", type=Path)
     parser.add_argument("samples", type=Path)
     parser.add_argument("--to", choices=_RESULT_FORMS, help="also write results in this form, beside the samples")
-    parser.add_argument("--output", type=Path, help="verdicts (default: SAMPLES with .verdicts.jsonl)")
+    parser.add_argument("--output", type=writable, help="verdicts (default: SAMPLES with .verdicts.jsonl)")
     parser.add_argument("--k", type=numbers, help="values of k, comma-separated (default: 1, 2, 4, … and n)")
     add_options(parser)
 
@@ -63,20 +64,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mode", default="auto", choices=("auto", "fork"), help="fork: a new process for every test (default: auto)"
     )
-    parser.add_argument("--cache", type=Path, help="verdict cache, shared by runs")
+    parser.add_argument("--cache", type=writable, help="verdict cache, shared by runs")
 
 
 def run(args: argparse.Namespace) -> int:
-    from maxk.evaluation.result_files import path_of, write_results
+    from maxk.evaluation.result_files import path_of, require_fit, write_results
     from maxk.evaluation.sample_files import SampleFile
     from maxk.evaluation.verdict_files import graded_rows
 
+    samples = SampleFile(args.samples, args.format)
+    if args.to:
+        require_fit(args.to, samples)
     with Samples(args, args.problems) as graded:
         tally = graded.tally(args.samples, args.output, args.k)
     summary = _summary(tally, args.k)
     if args.to:
         path = path_of(args.samples, args.to)
-        rows = graded_rows(tally.path, SampleFile(args.samples, args.format), graded.problems)
+        rows = graded_rows(tally.path, samples, graded.problems)
         write_results(path, args.to, rows)
         print(f"results: {path}", file=sys.stderr)
     print(json.dumps(summary, indent=2))
@@ -163,6 +167,18 @@ def numbers(text: str) -> list[int]:
     if any(number < 1 for number in found):
         raise argparse.ArgumentTypeError(f"{text!r} must be positive")
     return found
+
+
+def writable(text: str) -> Path:
+    """A file that can be written, as a type of an argument: a wrong one is refused before any work."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder; name a file")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: no folder {path.parent}; make it, or name another file")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text} cannot be written (no permission); name another file")
+    return path
 
 
 def up_to(most: float, kind: type) -> Callable[[str], Any]:

@@ -36,6 +36,8 @@ def run(args: argparse.Namespace) -> None:
         _require_token()
     elif args.folder.exists():
         raise UserError(f"--folder {args.folder} exists; name a new folder")
+    elif not args.folder.parent.is_dir():
+        raise UserError(f"--folder {args.folder}: no folder {args.folder.parent}; make it, or name another folder")
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or Path(temporary, "policy")
         write(config, args.policy, folder)

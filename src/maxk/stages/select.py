@@ -12,7 +12,7 @@ sample rows), random, and the oracle, max@k. All are scored on the tests that ar
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,29 +28,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk.evaluation.selection import select
+    from maxk.evaluation import selection
+    from maxk.evaluation.sample_files import SampleFile
     from maxk.reporting import selection as report
 
-    with compare.grading(args) as graded:
-        samples = {str(path): _read(args, graded, path) for path in args.files}
-    found = {name: select(one, compare.chosen_ks(args.k, one.n)) for name, one in samples.items()}
+    ungraded = {path: SampleFile(path, args.format) for path in args.files if not _has_verdicts(path)}
+    if args.score:
+        _require_scores(args, ungraded)
+
+    def require(problems: Any) -> None:
+        selection.require_hidden_tests(args.problems, problems, args.visible)
+
+    with compare.grading(args, require) as graded:
+        samples = {
+            str(path): selection.read(graded(path).path, args.visible, ungraded[path], args.score)
+            if path in ungraded
+            else selection.read(path, args.visible)
+            for path in args.files
+        }
+    found = {name: selection.select(one, compare.chosen_ks(args.k, one.n)) for name, one in samples.items()}
     if args.json:
         compare.write_json(args.json, {name: report.content(one, args.level) for name, one in found.items()})
     print("\n".join(report.to_markdown(name, one, args.level) for name, one in found.items()), end="")
 
 
-def _read(args: argparse.Namespace, graded: Callable[[Path], Any], path: Path) -> Any:
+def _require_scores(args: argparse.Namespace, ungraded: Mapping[Path, Any]) -> None:
+    """Raises UserError unless every sample of every file has a score, before any is graded."""
+    from maxk.evaluation import selection
+
+    for path in args.files:
+        if path not in ungraded:
+            raise UserError(f"{path}: contains verdicts; --score needs the file of samples, and --problems")
+        selection.require_scores(ungraded[path], args.score)
+
+
+def _has_verdicts(path: Path) -> bool:
     from maxk.artifacts.json_rows import first_row
-    from maxk.evaluation import selection, verdict_shards
-    from maxk.evaluation.sample_files import SampleFile
+    from maxk.evaluation import verdict_shards
     from maxk.evaluation.verdict_files import is_verdict
 
-    if not verdict_shards.is_parquet(path) and not is_verdict(first_row(path)):
-        verdicts = graded(path).path
-        return selection.read(verdicts, args.visible, SampleFile(path, args.format), args.score)
-    if args.score:
-        raise UserError(f"{path}: contains verdicts; --score needs the file of samples, and --problems")
-    return selection.read(path, args.visible)
+    return verdict_shards.is_parquet(path) or is_verdict(first_row(path))
 
 
 def _visible(text: str) -> int:
