@@ -15,6 +15,7 @@ from maxk import cli
 from maxk import config as configuration
 from maxk.config import Config
 from maxk.data import hub
+from maxk.errors import UserError
 from maxk.grading import Grader
 from maxk.stages import doctor
 from maxk.stages.doctor import Check, Machine
@@ -271,3 +272,17 @@ def test_this_machine_runs_the_pocket_scale(root: Path) -> None:
         assert f"ok   {name}" in done.stdout
     for name in ("gpu", "hub", "vllm"):  # not every machine has them
         assert re.search(rf"^(ok|–)    ?{name} ", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("raised", "said"), [(KeyboardInterrupt(), "interrupted"), (UserError("no GPU"), "no GPU")])
+def test_what_ends_a_check_is_said_on_a_line_of_its_own(
+    raised: BaseException, said: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gpus() -> list[float]:
+        raise raised
+
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(doctor, "gpus", gpus)
+    assert cli.main(["doctor"]) == (130 if said == "interrupted" else 2)
+    assert capsys.readouterr().err == f"\r\x1b[Kchecking GPUs …\r\x1b[Kmaxk doctor: {said}\n"

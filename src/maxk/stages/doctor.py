@@ -70,6 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    try:
+        return _checked(args)
+    finally:
+        _erase()  # of a check that Ctrl-C or an error has ended
+
+
+def _checked(args: argparse.Namespace) -> int:
     scales = SCALES if args.config is None else {args.config: args.config, **SCALES}
     experiments = {name: configuration.experiment(path) for name, path in scales.items()}
     asked = next(iter(experiments))
@@ -100,15 +107,21 @@ def _works(name: str, config: Config, machine: Machine, faults: list[str]) -> bo
 # -------------------------------------------------------------------------------------------------------- on a terminal
 def _checking(what: str) -> None:
     """Shows on a terminal what takes a while, until the next line; elsewhere the results follow one another anyway."""
+    _erase()
     if sys.stderr.isatty():
-        print(f"{_ERASE}checking {what} …", end="", file=sys.stderr, flush=True)
+        print(f"checking {what} …", end="", file=sys.stderr, flush=True)
 
 
 def _say(*lines: str) -> None:
     """Prints a result at once."""
+    _erase()
+    print("\n".join(lines), flush=True)
+
+
+def _erase() -> None:
+    """Erases the line that says what is being checked."""
     if sys.stderr.isatty():
         print(_ERASE, end="", file=sys.stderr, flush=True)
-    print("\n".join(lines), flush=True)
 
 
 # -------------------------------------------------------------------------------------------------------- the machine
