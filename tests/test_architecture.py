@@ -147,6 +147,14 @@ def test_every_subcommand_explains_itself(capsys: pytest.CaptureFixture[str]) ->
         assert stage in capsys.readouterr().out
 
 
+def test_options_name_the_sandboxes_that_there_are() -> None:
+    """They are listed in the command, which must not import the grader for them."""
+    from maxk.grading.sandbox import CHOICES
+    from maxk.stages import grade
+
+    assert grade._SANDBOXES == CHOICES
+
+
 def test_readme_shows_the_commands_that_ci_runs(root: Path) -> None:
     readme, ci = (root / "README.md").read_text(), (root / ".ci" / "run").read_text()
     assert "make run" in readme

@@ -161,6 +161,7 @@ BASE = "maxk base"
 PLAN = "maxk plan --config mine.yaml"
 GRADE = "maxk grade problems.jsonl samples.jsonl"
 
+UNKNOWN_POLICY = ("no policy 'grppo/seed0' (did you mean 'grpo/seed0'?); known: base, grpo/seed0",)
 MISTAKES = {
     # ---- the user's config file
     "a wrong section": Mistake(
@@ -235,16 +236,27 @@ MISTAKES = {
     "an unknown objective": Mistake(
         "maxk train grppo --seed 0", ("no objective 'grppo' (did you mean 'grpo'?)", "known: grpo")
     ),
-    "an unknown policy": Mistake(
-        "maxk sample grppo/seed0",
-        (
-            "grppo/seed0/policy.json: no such file",
-            "make it: `snakemake --cores all results/policies/grppo/seed0/policy",
-        ),
+    "an unknown policy to sample": Mistake("maxk sample grppo/seed0", UNKNOWN_POLICY),
+    "an unknown policy to verify": Mistake("maxk verify grppo/seed0", UNKNOWN_POLICY),
+    "an unknown policy to score": Mistake("maxk score grppo/seed0", UNKNOWN_POLICY),
+    "an unknown policy to push": Mistake(
+        "maxk push grppo/seed0 --folder out", ("no trained policy 'grppo/seed0' (did you mean 'grpo/seed0'?); give",)
+    ),
+    "a folder to push to that is in none": Mistake(
+        "maxk push grpo/seed0 --folder none/out", ("--folder none/out: no folder none; make it, or name another",)
+    ),
+    "a policy that was not trained": Mistake(
+        "maxk sample grpo/seed7",
+        ("grpo/seed7/policy.json: no such file", "make it: `snakemake --cores all results/policies/grpo/seed7/policy"),
+    ),
+    "an unknown profile": Mistake(
+        "maxk plan --profile pocket-gpu", ("no profile 'pocket-gpu' (did you mean 'pocket-c",)
     ),
     "an unknown table": Mistake("maxk table table99", ("no table 'table99'", "known: table1, table2")),
     "an unknown table to show": Mistake(
-        "maxk show table99", ("no table 'table99' in results/; there are table2, summary",), _made_tables
+        "maxk show tabel2",
+        ("no table 'tabel2' in results/ (did you mean 'table2'?); known: table2, summary",),
+        _made_tables,
     ),
     "no tables to show": Mistake(
         "maxk show table2", ("results/ has no tables yet; make them: `snakemake --cores all tables`",)
@@ -255,7 +267,9 @@ MISTAKES = {
         mine("name: mine"),
     ),
     "an unknown figure": Mistake("maxk figure figure99", ("no figure 'figure99'", "figure1")),
-    "a shard too many": Mistake("maxk sample base --shard 7", ("shard 7", "allows 0 … 0"), lambda here: here.policy()),
+    "a shard too many": Mistake(
+        "maxk sample base --shard 7", ("--shard 7", "allows 0 … 0"), lambda here: here.policy()
+    ),
     # ---- order
     "trained before the base": Mistake(
         "maxk train grpo --seed 0", ("policies/base/policy.json: no such file", "make it: `snakemake ")
@@ -415,7 +429,7 @@ MISTAKES = {
         f"{GRADE} --k 1,8", ("--k: 8 is more than the 1 sample of problem 'double'",)
     ),
     "a sandbox of another kind": Mistake(
-        f"{GRADE} --sandbox docker", ("sandbox: 'docker' is not one of auto, bubblewrap",)
+        f"{GRADE} --sandbox docker", ("argument --sandbox: invalid choice: 'docker' (choose from 'auto', 'bubblewrap'",)
     ),
     "verdicts of other samples": Mistake(
         GRADE,

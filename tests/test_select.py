@@ -90,7 +90,6 @@ def run(*arguments: str) -> int:
     return cli.main(["select", *arguments])
 
 
-
 def test_samples_are_graded_and_selected(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("s.jsonl", "--problems", "p.jsonl", "--score", "rm", "--json", "all.json", "--workers", "1") == 0
     lines = [json.loads(line) for line in Path("s.verdicts.jsonl").read_text().splitlines()]
@@ -272,7 +271,10 @@ def test_the_stage_verify_keeps_what_votes_need(here: Path, seconds: Config) -> 
         ),
         (["empty"], "empty: a folder without *.parquet"),
         (["cut.parquet"], "give a file that this version of maxk wrote"),
-        (["s.jsonl", "--problems", "p.jsonl", "--score", "rms"], "s.jsonl:1: no key 'rms' (did you mean 'rm'?); known: "),
+        (
+            ["s.jsonl", "--problems", "p.jsonl", "--score", "rms"],
+            "s.jsonl:1: no key 'rms' (did you mean 'rm'?); known: ",
+        ),
         (["s.jsonl", "--problems", "p.jsonl", "--score", "program"], "s.jsonl:1: program must be a number"),
         (["s.jsonl", "--problems", "p.jsonl", "--visible", "3"], "p.jsonl: no problem has more than 3 tests"),
         (["s.jsonl", "late.jsonl", "--problems", "p.jsonl", "--score", "rm"], "late.jsonl:2: rm must be a number for"),

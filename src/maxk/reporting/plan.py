@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from maxk.artifacts import files, records
 from maxk.config import Config, HubBase, read_yaml
-from maxk.errors import UserError, counted
+from maxk.errors import UserError, counted, suggest
 from maxk.resources import gpus, memory
 
 SECONDS = 3600.0
@@ -89,7 +89,7 @@ def choose(rates: Rates, config: Config, name: str | None) -> str:
     base = config.base.model if isinstance(config.base, HubBase) else config.base.source
     found = [name] if name else [key for key, profile in rates.profiles.items() if base in profile.bases]
     if not found or found[0] not in rates.profiles:
-        wanted = f"profile {name!r}" if name else f"profile for the base model {base}"
+        wanted = f"profile {name!r}{suggest(name, rates.profiles)}" if name else f"profile for the base model {base}"
         raise UserError(f"no {wanted}; name one by --profile ({', '.join(rates.profiles)}) or add it to the rates")
     return found[0]
 

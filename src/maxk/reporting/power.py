@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from maxk.errors import UserError, counted
+from maxk.errors import UserError, counted, lookup, unknown
 from maxk.reporting import markdown
 from maxk.reporting.load import Scores
 from maxk.statistics import Floats, combined, interaction, t_quantile
@@ -50,9 +50,9 @@ def components(scores: Scores, pair: Sequence[str], dataset: str, quantity: str)
 
 
 def _values(scores: Scores, policy: str, dataset: str, quantity: str) -> Floats:
-    if policy not in scores.labels or dataset not in scores.datasets:
-        known = ", ".join([*scores.labels, *scores.datasets])
-        raise UserError(f"no policy {policy!r} with dataset {dataset!r} in this experiment; there are {known}")
+    lookup(scores.labels, policy, "policy")
+    if dataset not in scores.datasets:
+        raise UserError(f"no dataset {dataset!r}{unknown(dataset, scores.datasets)}")
     values = scores.values(policy, dataset, quantity)
     if values is None or values.shape[0] < 2 or values.shape[1] < 2:
         raise UserError(

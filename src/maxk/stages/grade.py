@@ -34,6 +34,7 @@ from maxk.errors import UserError, counted
 
 _SAMPLE_FORMS = ("maxk", "evalplus", "livecodebench", "lm-eval", "apps")
 _PROBLEM_FORMS = ("maxk", "humaneval", "mbpp", "livecodebench", "apps")
+_SANDBOXES = ("auto", "bubblewrap", "landlock", "seccomp", "off")
 _RESULT_FORMS = ("humaneval", "evalplus", "livecodebench", "lm-eval")
 
 
@@ -60,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--memory-mb", type=up_to(1 << 20, int), default=512, help="MiB per program, where the problem has no limit"
     )
     parser.add_argument("--workers", type=up_to(4096, int), help="grading processes (default: one per core)")
-    parser.add_argument("--sandbox", default="auto", help="isolation: auto, bubblewrap, landlock, seccomp or off")
+    parser.add_argument("--sandbox", default="auto", choices=_SANDBOXES, help="isolation (default: auto)")
     parser.add_argument(
         "--mode", default="auto", choices=("auto", "fork"), help="fork: a new process for every test (default: auto)"
     )

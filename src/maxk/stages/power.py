@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from maxk.errors import UserError
+    from maxk.errors import UserError, unknown
     from maxk.reporting import estimates, markdown, power
     from maxk.reporting.load import load
 
@@ -34,8 +34,9 @@ def run(args: argparse.Namespace) -> None:
     config = configuration.load(args.config)
     quantity, dataset = args.quantity or f"max@{config.report.headline_k}", args.dataset or config.evaluated[0]
     scores = load(config)
-    if quantity not in estimates.quantities(scores):
-        raise UserError(f"no quantity {quantity!r}; there are {', '.join(estimates.quantities(scores))}")
+    known = estimates.quantities(scores)
+    if quantity not in known:
+        raise UserError(f"no quantity {quantity!r}{unknown(quantity, known)}")
     parts = power.with_seed_sd(power.components(scores, args.policies, dataset, quantity), args.seed_sd)
     frame = power.table(parts, args.difference, args.problems, args.seeds)
     difference = markdown.number(args.difference, "+g")

@@ -19,7 +19,7 @@ from maxk import config as configuration
 from maxk.artifacts import files
 from maxk.artifacts.paths import BASE
 from maxk.config import Config
-from maxk.errors import UserError
+from maxk.errors import UserError, suggest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +52,9 @@ def write(config: Config, name: str, folder: Path) -> None:
     from maxk.reporting import card
     from maxk.reporting.load import load
 
-    if name not in {policy for objective in config.every_objective for policy in config.seeded(objective)}:
-        what = "the base policy is not trained" if name == BASE else f"no trained policy {name!r}"
+    known = [policy for objective in config.every_objective for policy in config.seeded(objective)]
+    if name not in known:
+        what = "the base policy is not trained" if name == BASE else f"no trained policy {name!r}{suggest(name, known)}"
         raise UserError(f"{what}; {_example(config)}")
     path = Path(config.layout.policy(name))
     if not path.exists():

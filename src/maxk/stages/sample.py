@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> None:
 
     environment.arrow_without_pandas()
     config = configuration.load(args.config)
+    config.require_policy(args.policy)
     launcher.clear()
     sampling.require_installed("sampling.backend", config.sampling.backend)
     policy = files.read_policy(config.layout.policy(args.policy))
@@ -78,7 +79,7 @@ def share_of(config: Config, shard: int) -> slice:
     """The shard's part of a dataset's test problems: every `shards`-th."""
     if not 0 <= shard < config.sampling.shards:
         raise UserError(
-            f"shard {shard}: sampling.shards={config.sampling.shards} allows 0 … {config.sampling.shards - 1}"
+            f"--shard {shard}: sampling.shards={config.sampling.shards} allows 0 … {config.sampling.shards - 1}"
         )
     return slice(shard, None, config.sampling.shards)
 

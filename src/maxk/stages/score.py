@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     environment.arrow_without_pandas()
     config = configuration.load(args.config)
+    config.require_policy(args.policy)
     with tracking.stage(config, "score", policy=args.policy) as run:
         run.params(config.settings("score"))
         curves = {dataset: _score(config, args.policy, dataset, run) for dataset in config.evaluated}

@@ -15,7 +15,7 @@ from pathlib import Path
 from maxk import config as configuration
 from maxk.artifacts.paths import command
 from maxk.config import Config
-from maxk.errors import UserError
+from maxk.errors import UserError, unknown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     elif args.name in made:
         terminal.write(made[args.name].read_text(encoding="utf-8"))
     else:
-        raise UserError(f"no table {args.name!r} in {config.layout.root}/; there are {', '.join(made)}")
+        raise UserError(f"no table {args.name!r} in {config.layout.root}/{unknown(args.name, made)}")
 
 
 def _made(config: Config) -> dict[str, Path]:

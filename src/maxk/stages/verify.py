@@ -33,6 +33,7 @@ def run(args: argparse.Namespace) -> None:
 
     environment.arrow_without_pandas()
     config = configuration.load(args.config)
+    config.require_policy(args.policy)
     with tracking.stage(config, "verify", policy=args.policy, shard=str(args.shard)) as run:
         run.params(config.settings("verify"))
         with problem_grader.grader(config) as grader:
