@@ -483,6 +483,24 @@ def test_a_target_of_an_unknown_objective(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (f"{RESULTS}/tabel2.csv", f" (did you mean '{RESULTS}/table2.csv'?)"),
+        ("sumary", " (did you mean 'summary'?)"),
+        (
+            f"{RESULTS}/scores/grpo/seed0/pocket-shrt.parquet",
+            f" (did you mean '{RESULTS}/scores/grpo/seed0/pocket-short.",
+        ),
+        ("nothing", "; `snakemake --list` lists the rules"),
+    ],
+)
+def test_a_target_that_no_rule_makes(target: str, said: str, tmp_path: Path) -> None:
+    done = snakemake(tmp_path, "-n", "--", target)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"maxk: no target {target}{said}")
+
+
 @pytest.mark.slow
 def test_a_folder_that_another_run_uses(tmp_path: Path) -> None:
     with files.lock(tmp_path / RESULTS):

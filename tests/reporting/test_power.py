@@ -101,7 +101,7 @@ def test_the_command_prints_a_table(experiment: Callable[..., Experiment], capsy
     ("changes", "says"),
     [
         ({"seeds": [1]}, "one seed allows no claim about methods"),
-        ({"quantity": "max@3"}, r"no quantity 'max@3' \(did you mean 'max@1'\?\); known: max@1, max@2"),
+        ({"quantity": "max@3"}, r"no quantity 'max@3' \(did you mean 'max@2'\?\); known: max@1, max@2"),
         ({"policies": ["gpro", "grpo"]}, r"no policy 'gpro' \(did you mean 'grpo'\?\); known: base, grpo"),
         ({"dataset": "easi"}, r"no dataset 'easi' \(did you mean 'easy'\?\); known: easy"),
         ({}, "need scores of at least two training seeds"),

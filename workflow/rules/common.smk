@@ -62,8 +62,21 @@ with user_errors():
     )
 
 OUT = CONFIG.layout
+
+
+def known_targets():
+    """Names of rules, and files that they make."""
+    products = [str(path) for rule in workflow.rules for path in rule.products()]
+    named = [rule.name for rule in workflow.rules] + exit_report.targets(CONFIG)
+    return named + [path for path in products if "{" not in path]
+
+
 if workflow.modifier.is_main_snakefile():
-    workflow.logger_manager.logger.addHandler(exit_report.NothingToDo(CONFIG))
+    for handler in (
+        exit_report.NothingToDo(CONFIG),
+        exit_report.UnknownTarget(known_targets),
+    ):
+        workflow.logger_manager.logger.addHandler(handler)
 RUN_LOCK = []  # open handle of the lock that this run holds until it ends (setup.smk)
 
 # Every job's shell reads this file first. It is sourced, so that an error shows the command and not a page of shell.

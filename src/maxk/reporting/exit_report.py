@@ -1,19 +1,23 @@
 """What a run of the pipeline prints first, where its jobs tell their progress, and last: its result, or how to go on.
 
-The Snakefile calls it when a run starts and ends (`onstart`, `onsuccess` and `onerror` in workflow/rules/setup.smk).
+The Snakefile calls it when a run starts and ends (`onstart`, `onsuccess` and `onerror` in workflow/rules/setup.smk);
+handlers of Snakemake's logger say what is to be said where it calls no hook.
 """
 
 from __future__ import annotations
 
 import atexit
 import logging
+import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 
-from maxk.artifacts.paths import Layout
+from maxk.artifacts.paths import BASE, Layout
 from maxk.config import Config
+from maxk.errors import suggest
 from maxk.reporting import terminal, written
 
 
@@ -55,6 +59,37 @@ class NothingToDo(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.getMessage().startswith("Nothing to be done"):
             atexit.register(print, f"maxk: nothing to do; open {_to_open(self._layout)}", file=sys.stderr)
+
+
+class UnknownTarget(logging.Handler):
+    """Hears Snakemake say that no rule makes a target, and has the nearest one printed last.
+
+    known: gives the names of rules and the files that they make.
+    """
+
+    def __init__(self, known: Callable[[], Iterable[str]]) -> None:
+        super().__init__()
+        self._known = known
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if (found := re.search(r"No rule to produce (\S+) ", record.getMessage())) is None:
+            return
+        nearest = suggest(found[1], self._known()) or "; `snakemake --list` lists the rules"
+        atexit.register(print, f"maxk: no target {found[1]}{nearest}", file=sys.stderr)
+
+
+def targets(config: Config) -> list[str]:
+    """The files that rules with wildcards make, but for single shards."""
+    layout, policies = config.layout, [BASE, *chain.from_iterable(map(config.seeded, config.every_objective))]
+    experiments = [
+        layout.experiment(name, suffix) for name in config.experiments for suffix in ("csv", "md", "png", "pdf")
+    ]
+    return [
+        *map(layout.problems, config.datasets),
+        *map(layout.policy, policies),
+        *config.scores(policies),
+        *experiments,
+    ]
 
 
 def _to_open(layout: Layout) -> str:
