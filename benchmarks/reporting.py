@@ -132,7 +132,7 @@ def write_scores(config: Config) -> None:
                 "c": right.tolist(),
                 "rewards": list(rewards),
                 "max_at_k": list(estimators.max_at_k(rewards, list(config.report.ks))),
-                "pass_at_k": list(estimators.pass_at_k(config.sampling.n, right[:, None], np.array(config.report.ks))),
+                "pass_at_k": list(estimators.pass_at_k(config.sampling.n, right, list(config.report.ks))),
                 "mean_tokens": [100.0] * problems,
                 "truncated": [0.01] * problems,
                 "stopped": [0.0] * problems,

@@ -146,12 +146,20 @@ def test_pass_at_k_keeps_full_precision_for_many_samples(n, c, k):
     assert pass_at_k(n, c, k) == pytest.approx(float(exact), rel=1e-12)
 
 
-def test_pass_at_k_broadcasts_and_equals_max_at_k_of_binary_rewards():
-    rewards = np.random.default_rng(1).random((7, 20)) < 0.3
-    ks = np.array([1, 2, 5, 20])
-    passes = pass_at_k(20, rewards.sum(axis=1)[:, None], ks)
-    assert passes.shape == (7, 4)
-    np.testing.assert_allclose(passes, max_at_k(rewards, ks), atol=1e-14)
+@pytest.mark.parametrize("shape", [(20,), (7, 20), (4, 20), (3, 4, 20)])
+@pytest.mark.parametrize("k", [5, [5], [1, 2, 5, 20], np.array([1, 2, 5, 20])])
+def test_pass_at_k_equals_max_at_k_of_binary_rewards_in_shape_and_value(shape, k):
+    """Also where there are as many problems as ks, which then could be taken for one another."""
+    rewards = np.random.default_rng(1).random(shape) < 0.3
+    passes, best = pass_at_k(20, rewards.sum(axis=-1), k), max_at_k(rewards, k)
+    assert passes.shape == best.shape
+    np.testing.assert_allclose(passes, best, atol=1e-14)
+
+
+def test_n_and_c_of_pass_at_k_broadcast():
+    found = pass_at_k([[4], [6]], [0, 1, 3], [1, 2])
+    assert found.shape == (2, 3, 2)
+    assert found[1, 2].tolist() == [pass_at_k(6, 3, 1), pass_at_k(6, 3, 2)] == pytest.approx([1 / 2, 4 / 5])
 
 
 def test_pass_at_k_is_exactly_zero_without_and_one_with_enough_right_samples():
@@ -168,7 +176,9 @@ def test_pass_at_k_is_exactly_zero_without_and_one_with_enough_right_samples():
         (4, -1, 2, "c = -1"),
         (4, 0.5, 2, "c must be whole numbers"),
         (4, [True, False], 2, "c must be whole numbers"),
-        (4, [1, 2], [1, 2, 3], r"shapes must broadcast against one another, got n \(\), c \(2,\), k \(3,\)"),
+        ([4, 4, 4], [1, 2], 1, r"shapes must broadcast against one another, got n \(3,\), c \(2,\)"),
+        (4, 1, [[1, 2]], r"k must be one number or a sequence of them, got shape \(1, 2\)"),
+        (4, 1, [], r"k must be one number or a sequence of them|k must be whole numbers"),
     ],
 )
 def test_pass_at_k_refuses(n, c, k, message):

@@ -414,7 +414,11 @@ MISTAKES = {
     ),
     "samples before problems": Mistake(
         "maxk grade samples.jsonl problems.jsonl",
-        ("samples.jsonl:1: no known form of problems", "got the keys problem_id, program"),
+        (
+            "samples.jsonl:1: no known form of problems",
+            "got the keys problem_id, program",
+            "are these samples? the order",
+        ),
     ),
     "no such problems": Mistake(
         "maxk grade problem.jsonl samples.jsonl", ("problem.jsonl: no such file (did you mean 'problems.jsonl'?)",)

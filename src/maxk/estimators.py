@@ -34,11 +34,9 @@ def max_at_k(rewards: ArrayLike, k: ArrayLike) -> Floats:
     One sort and one matrix product serve all problems and all k. Raises ValueError for NaN ("could not be graded") and
     infinite rewards, n = 0 and k outside 1..n: a k above n has no unbiased estimate, and none is made up.
     """
-    rewards, ks = _reals("rewards", rewards), _integers("k", k)
+    rewards, ks = _reals("rewards", rewards), _one_or_several(k)
     if rewards.ndim == 0 or rewards.shape[-1] == 0:
         raise ValueError(f"rewards must be [..., n] with n ≥ 1 samples on the last axis, got shape {rewards.shape}")
-    if ks.ndim > 1 or ks.size == 0:
-        raise ValueError(f"k must be one number or a sequence of them, got shape {ks.shape}")
     _check_finite(rewards)
     n = rewards.shape[-1]
     if ((ks < 1) | (ks > n)).any():
@@ -76,24 +74,28 @@ def selected_at_k(visible: ArrayLike, hidden: ArrayLike, k: int) -> Floats:
 
 
 def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> Floats:
-    """pass@k of c correct samples among n, float64; the integer arguments broadcast against one another.
+    """pass@k of c correct samples among n, [...] for a scalar k, [..., len(k)] for a sequence; float64.
 
-    Summed as Σ_{i>n−c} w_i, the fraction of k-subsets whose best member is one of the c correct ones: all terms are
-    positive, so small values keep full relative precision (1 − C(n−c, k)/C(n, k) loses it by cancellation). Raises
-    ValueError for counts that are no whole numbers, c outside 0..n and k outside 1..n.
+    n and c, whole numbers, broadcast against one another to [...]; k is taken as `max_at_k` takes it. Summed as
+    Σ_{i>n−c} w_i, the fraction of k-subsets whose best member is one of the c correct ones: all terms are positive, so
+    small values keep full relative precision (1 − C(n−c, k)/C(n, k) loses it by cancellation). Raises ValueError for
+    counts that are no whole numbers, c outside 0..n and k outside 1..n.
     """
-    n, c, k = _broadcast(n=n, c=c, k=k)
+    (n, c), ks = _broadcast(n=n, c=c), _one_or_several(k)
     wrong = (c < 0) | (c > n)
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0])
         raise ValueError(f"pass@k needs 0 ≤ c ≤ n, got c = {c[at]}, n = {n[at]}{_row(at)}")
+    estimate = np.stack([_pass_at_k(n, c, one) for one in np.atleast_1d(ks)], axis=-1)
+    return estimate if ks.ndim else estimate[..., 0][()]
+
+
+def _pass_at_k(n: NDArray[np.int64], c: NDArray[np.int64], k: int) -> Floats:
     estimate = np.zeros(n.shape)
-    pairs, which = np.unique(np.stack([n.ravel(), k.ravel()]), axis=1, return_inverse=True)
-    for index, (one_n, one_k) in enumerate(pairs.T):
-        at = (which.ravel() == index).reshape(n.shape)
-        from_the_top = np.cumsum(best_of_k_weights(one_n, one_k)[::-1])
-        estimate[at] = np.concatenate([[0.0], from_the_top])[c[at]]
-    return np.where(n - c < k, 1.0, np.minimum(estimate, 1.0))[()]
+    for one in np.unique(n):
+        from_the_top = np.cumsum(best_of_k_weights(one, k)[::-1])
+        estimate[n == one] = np.concatenate([[0.0], from_the_top])[c[n == one]]
+    return np.where(n - c < k, 1.0, np.minimum(estimate, 1.0))
 
 
 def best_of_k_weights(n: Any, k: Any) -> Floats:
@@ -160,6 +162,13 @@ def _integers(name: str, values: Any) -> NDArray[np.int64]:
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{name} must be whole numbers, got {values!r}")
     return array.astype(np.int64)
+
+
+def _one_or_several(k: ArrayLike) -> NDArray[np.int64]:
+    ks = _integers("k", k)
+    if ks.ndim > 1 or ks.size == 0:
+        raise ValueError(f"k must be one number or a sequence of them, got shape {ks.shape}")
+    return ks
 
 
 def _whole(name: str, value: Any) -> int:

@@ -14,6 +14,7 @@ from maxk import cli
 from maxk.artifacts import json_rows
 from maxk.errors import UserError, counted
 from maxk.estimators import usual_ks
+from maxk.evaluation.sample_files import FORMS
 from maxk.stages import grade
 
 PROBLEMS = [
@@ -175,6 +176,15 @@ def test_ungraded_samples_are_named_not_averaged(files: tuple[Path, Path]) -> No
 def test_mistakes_are_named(tmp_path: Path, problems: list, samples: list, message: str) -> None:
     with pytest.raises(UserError, match=message):
         run(write(tmp_path / "p.jsonl", problems), write(tmp_path / "s.jsonl", samples))
+
+
+@pytest.mark.parametrize("name", sorted(FORMS))
+def test_samples_in_the_place_of_problems_are_taken_for_samples(name: str, tmp_path: Path) -> None:
+    for keys in FORMS[name].keys:
+        row = dict.fromkeys(["0", "1"] if name == "apps" else keys, "x")
+        samples = write(tmp_path / "s.jsonl", [row])
+        with pytest.raises(UserError, match=r"s.jsonl:1: no known form of problems; .*; are these samples\? the order"):
+            run(samples, samples)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path]) -> None:

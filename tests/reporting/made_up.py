@@ -55,7 +55,7 @@ class Experiment:
             "c": right.tolist(),
             "rewards": list(table),
             "max_at_k": list(estimators.max_at_k(table, list(config.report.ks))),
-            "pass_at_k": list(estimators.pass_at_k(N, right[:, None], np.array(config.report.ks))),
+            "pass_at_k": list(estimators.pass_at_k(N, right, list(config.report.ks))),
             "mean_tokens": [10.0] * len(table),
             "truncated": [0.25] * len(table),
             "stopped": [0.0] * len(table),

@@ -213,6 +213,9 @@ class Form:
         return any(all(key in row.value for key in keys) for keys in self.keys)
 
 
+_OF_SAMPLES = {"completion", "program", "solution", "code_list", "resps", "filtered_resps"}  # and APPS's numbers
+
+
 def detect(row: Row, forms: Any, what: str) -> Any:
     """The first of `forms` whose keys a row has. Raises UserError with the expected and found keys if there is none."""
     for form in forms:
@@ -220,8 +223,10 @@ def detect(row: Row, forms: Any, what: str) -> Any:
             return form
     expected = "; ".join(f"{form.name}: {' or '.join(' + '.join(keys) for keys in form.keys)}" for form in forms)
     found = ", ".join(list(row.value)[:12]) or "none"
-    swapped = "; are these samples? the order is `maxk grade PROBLEMS SAMPLES`" if "completion" in row.value else ""
-    hint = swapped if what == "problems" else ""
+    of_samples = _OF_SAMPLES & row.value.keys() or "".join(row.value).isdigit()
+    hint = (
+        "; are these samples? the order is `maxk grade PROBLEMS SAMPLES`" if what == "problems" and of_samples else ""
+    )
     raise UserError(f"{row.where}: no known form of {what}; got the keys {found}; expected one of {expected}{hint}")
 
 

@@ -78,7 +78,7 @@ class Scorer:
             "c": right.tolist(),
             "rewards": list(graded),
             "max_at_k": list(estimators.max_at_k(graded, list(self.ks))),
-            "pass_at_k": list(estimators.pass_at_k(self.n, right[:, np.newaxis], np.asarray(self.ks))),
+            "pass_at_k": list(estimators.pass_at_k(self.n, right, list(self.ks))),
             "mean_tokens": samples["n_tokens"].to_numpy().reshape(shape).mean(axis=1),
             "truncated": self._fraction(samples, "length"),
             "stopped": self._fraction(samples, "stop_string"),

@@ -238,4 +238,4 @@ def distinct(numbers: Sequence[int] | NDArray[np.int64], ks: Sequence[int]) -> F
 @lru_cache(maxsize=16)
 def _chances(n: int, ks: tuple[int, ...]) -> Floats:
     """The probability that a value which c of n samples have is among k of them: [c = 0 … n, ks]."""
-    return np.asarray(estimators.pass_at_k(n, np.arange(n + 1)[:, np.newaxis], np.asarray(ks)))
+    return estimators.pass_at_k(n, np.arange(n + 1), ks)

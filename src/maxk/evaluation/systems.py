@@ -93,7 +93,7 @@ def _estimates(problems: Sequence[Problem], metric: str, ks: Sequence[int]) -> F
     for n in np.unique(sizes):
         at = np.flatnonzero(sizes == n)
         if metric == "pass":
-            found[at] = estimators.pass_at_k(n, [[problems[i].c] for i in at], list(ks))
+            found[at] = estimators.pass_at_k(n, [problems[i].c for i in at], list(ks))
         else:
             found[at] = estimators.max_at_k([problems[i].samples() for i in at], list(ks))
     return found

@@ -151,7 +151,7 @@ def _estimates(rewards: Iterable[Counter[float]], n: int, ks: list[int] | None) 
     ks = ks or estimators.usual_ks(n)
     each = list(rewards)
     best = estimators.max_at_k([list(one.elements()) for one in each], ks).mean(axis=0)
-    passed = estimators.pass_at_k(n, [[one[1.0]] for one in each], ks).mean(axis=0)
+    passed = estimators.pass_at_k(n, [one[1.0] for one in each], ks).mean(axis=0)
     return {
         "max@k": dict(zip(ks, best.tolist(), strict=True)),
         "pass@k": dict(zip(ks, passed.tolist(), strict=True)),
