@@ -17,9 +17,9 @@ from maxk import cli
 from maxk.artifacts import files, records
 from maxk.artifacts.records import Provenance
 from maxk.errors import UserError
-from maxk.evaluation.comparing import compare
+from maxk.evaluation.comparing import Crossing, compare
 from maxk.evaluation.systems import files_of, paired, read_results, read_system
-from maxk.reporting.systems import to_markdown
+from maxk.reporting.systems import _crossed, to_markdown
 
 PROBLEM = {"problem_id": "double", "tests": [{"stdin": "2", "expected": "4"}, {"stdin": "5", "expected": "10"}]}
 RIGHT, HALF, WRONG = "print(2 * int(input()))", "print(4)", "print(0)"
@@ -383,3 +383,20 @@ def test_mistakes_are_one_line(
     assert message in error
     assert error.count("\n") == 1
     assert not Path("no").exists()
+
+
+@pytest.mark.parametrize(
+    ("k", "low", "high", "said"),
+    [
+        (2, 1, None, "from k = 2 on (interval of the crossing k: 1 to no k up to 8)"),
+        (None, 4, None, "at no k up to 8 (interval of the crossing k: 4 to no k up to 8)"),
+        (None, None, None, "at no k up to 8 (interval of the crossing k: no k up to 8)"),
+        (2, 2, 4, "from k = 2 on (interval of the crossing k: 2 to 4)"),
+    ],
+)
+def test_a_crossing_is_worded_as_the_guide_does(
+    k: int | None, low: int | None, high: int | None, said: str, root: Path
+) -> None:
+    crossing = Crossing("a", "b", "max", k, low, high, 8)
+    assert _crossed(crossing) == f"max@k: a is above b {said}"
+    assert "no k up to 128" in (root / "docs" / "compare.md").read_text()

@@ -111,6 +111,7 @@ def test_samples_are_graded_and_selected(here: Path, capsys: pytest.CaptureFixtu
     assert content["distinct_outputs"]["4"] == 2.0  # of ECHO and of FIRST; LOOP has none
     said = capsys.readouterr()
     assert "| k | oracle | first test | majority vote | rm | random |" in said.out
+    assert "1,000 random draws per problem." in said.out
     assert "not read" not in said.err
 
 

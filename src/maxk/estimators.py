@@ -106,7 +106,7 @@ def best_of_k_weights(n: Any, k: Any) -> Floats:
     """
     n, k = _whole("n", n), _whole("k", k)
     if not 1 <= k <= n:
-        raise ValueError(f"k = {k} with n = {n} (samples a problem); 1 ≤ k ≤ n is needed")
+        raise ValueError(f"k = {k} with n = {n} (samples per problem); 1 ≤ k ≤ n is needed")
     return _remembered(n, k).copy() if n <= _REMEMBERED else _best_of_k_weights(n, k)
 
 

@@ -171,7 +171,7 @@ def test_missing_scores_are_blank_with_a_note_and_choose_nothing(experiment: Cal
     assert (rows["slow"]["max@128"], rows["slow"]["chosen"], rows["fast"]["chosen"]) == ("", "no", "no")
     text = Path(paths[1]).read_text()
     assert "GRPO (iterations 3, learning\\_rate 1e-06) on every dataset: no scores" in text
-    assert "training seeds: 0) with" in text
+    assert "training seed: 0) with" in text
     assert "✓ marks" in text
 
 

@@ -109,11 +109,11 @@ def test_policies_that_lack_the_same_share_a_note(experiment: Callable[..., Expe
 @pytest.mark.parametrize(
     ("policies", "said", "fewest_and_most"),
     [
-        (["grpo/seed3", "grpo/seed5", "bon_mean/seed3", "bon_mean/seed5"], "3, 5", (2, 2)),
-        (["grpo/seed3", "bon_mean/seed3"], "3 (of 2 configured)", (1, 1)),
-        (["grpo/seed3", "grpo/seed5", "bon_mean/seed5"], "3, 5 (1 to 2 per policy)", (1, 2)),
-        (["grpo/seed3", "bon_mean/seed5"], "3, 5 (1 per policy)", (1, 1)),
-        ([], "none (of 2 configured)", (0, 0)),
+        (["grpo/seed3", "grpo/seed5", "bon_mean/seed3", "bon_mean/seed5"], "training seeds: 3, 5", (2, 2)),
+        (["grpo/seed3", "bon_mean/seed3"], "training seed: 3 (of 2 configured)", (1, 1)),
+        (["grpo/seed3", "grpo/seed5", "bon_mean/seed5"], "training seeds: 3, 5 (1 to 2 per policy)", (1, 2)),
+        (["grpo/seed3", "bon_mean/seed5"], "training seeds: 3, 5 (1 per policy)", (1, 1)),
+        ([], "training seeds: none (of 2 configured)", (0, 0)),
     ],
 )
 def test_seeds_are_those_that_have_scores(
@@ -123,7 +123,7 @@ def test_seeds_are_those_that_have_scores(
     scores = load(made.config)
     assert scores.seeds_text() == said
     assert scores.seed_range == fewest_and_most
-    assert f"128 samples each; training seeds: {said}) with" in scores.means_note(0.95, "GRPO")
+    assert f"128 samples each; {said}) with" in scores.means_note(0.95, "GRPO")
 
 
 def test_damaged_scores_are_one_line(small: Experiment) -> None:

@@ -333,5 +333,5 @@ def test_it_names_the_seeds_that_have_scores(experiment: Callable[..., Experimen
     made, constant = experiment(seeds=[0, 1, 2]), {"easy": [0.0, 0.5], "hard": [0.5, 1.0]}
     made.score_all(dict.fromkeys(("base", "grpo/seed0", "bon_mean/seed0"), constant))
     said = text(page(drawn(made)))
-    assert "training seeds 0 (of 3 configured)" in said
+    assert "training seed 0 (of 3 configured)" in said
     assert "0, 1, 2" not in said.partition("headline_k")[0]

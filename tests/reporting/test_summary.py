@@ -66,7 +66,7 @@ def test_labels_of_objectives_have_no_commas() -> None:
 def test_equal_policies_are_undecided(experiment: Callable[..., Experiment]) -> None:
     text = text_of(scored(experiment, grpo=0.0, bon=0.0))
     assert "Base model, GRPO and BoN mean share the highest mean max@128, 0.450." in text
-    assert "no decided change of max@1" in text
+    assert "no clear change in max@1" in text
     assert "undecided 1 (BoN mean)" in text
 
 
@@ -84,8 +84,13 @@ def test_the_table_holds_means_with_intervals_and_blanks(small: Experiment) -> N
 @pytest.mark.parametrize(
     ("seeds", "interval", "trained", "limit"),
     [
-        ([0], "problems", "0 (of 2 configured)", "One training seed: no claim about methods, only about these trained"),
-        ([0, 1], "problems and training seeds", "0, 1", "2 training seeds: a rough estimate of the spread"),
+        (
+            [0],
+            "problems",
+            "seed: 0 (of 2 configured)",
+            "One training seed: no claim about methods, only about these trained",
+        ),
+        ([0, 1], "problems and training seeds", "seeds: 0, 1", "2 training seeds: a rough estimate of the spread"),
     ],
 )
 def test_it_says_what_the_intervals_are_over(
@@ -97,7 +102,7 @@ def test_it_says_what_the_intervals_are_over(
     write_statistics(made)
     text = text_of(made)
     assert f"95% intervals over {interval};" in text
-    assert f"training seeds: {trained}. Evaluated" in text
+    assert f"training {trained}. Evaluated" in text
     assert f"- {limit}" in text
     assert ("One training seed" in text.partition("## max@1")[0]) == (len(seeds) == 1)
     assert ("a rough estimate" in text) == (len(seeds) == 2)

@@ -50,7 +50,7 @@ def test_markdown_marks_best_and_second_and_says_what_it_shows(small: Experiment
     assert "| GRPO | <u>0.625</u> | **0.125** | <u>0.375</u> |" in text
     assert "| BoN mean | **0.875** | **0.125** | **0.500** |" in text  # equal best values are all bold
     assert "| Base model | 0.500 | <u>0.062</u> | 0.281 |" in text
-    assert "Problems: easy 4, hard 4; 128 samples per problem; training seeds: 0; sandbox: landlock." in text
+    assert "Problems: easy 4, hard 4; 128 samples per problem; training seed: 0; sandbox: landlock." in text
     assert (
         "easy is used in place of codecontests, hard is used in place of mbpp (generated tasks, not the benchmarks)"
         in text
@@ -193,14 +193,14 @@ def test_notes_count_the_seeds_that_have_scores(experiment: Callable[..., Experi
     made, constant = experiment(seeds=[0, 1, 2]), {"easy": [0.5], "hard": [0.5]}
     made.score_all(dict.fromkeys(("base", "grpo/seed0", "bon_mean/seed0"), constant))
     notes = fill(made, "table2").notes
-    assert "training seeds: 0 (of 3 configured); sandbox" in notes[0]
+    assert "training seed: 0 (of 3 configured); sandbox" in notes[0]
     assert "One training seed: no claim about methods, only about these trained policies." in notes
     made.score_all({"bon_mean/seed1": constant})
     notes = fill(made, "table2").notes
     assert "training seeds: 0, 1 (of 3 configured; 1 to 2 per policy; mean over seeds); sandbox" in notes[0]
     said = "One training seed: no claim about methods, only about the trained policies that have no other."
     assert said in notes
-    assert "training seeds: 0 (of 3 configured); sandbox" in fill(made, "table1").notes[0]  # has no BoN mean
+    assert "training seed: 0 (of 3 configured); sandbox" in fill(made, "table1").notes[0]  # has no BoN mean
 
 
 # ------------------------------------------------------------------------------------------------------- stars

@@ -82,14 +82,15 @@ class Scores:
         return (min(counts), max(counts)) if counts else (0, 0)
 
     def seeds_text(self, *remarks: str) -> str:
-        """The training seeds that have scores, with how far rows lack them and further remarks in brackets."""
+        """`training seeds: 0, 1`: those with scores, and in brackets how far rows lack them, and further remarks."""
         scored = [seed for seed in self.configured if any(seed in cell.seeds for cell in self.cells.values())]
         low, high = self.seed_range
         lacks = [f"of {len(self.configured)} configured"] if len(scored) < len(self.configured) else []
         if low < len(scored):
             lacks.append(f"{low if low == high else f'{low} to {high}'} per policy")
         said = "; ".join((*lacks, *remarks))
-        return (", ".join(map(str, scored)) or "none") + (f" ({said})" if said else "")
+        named = f"training seed{'' if len(scored) == 1 else 's'}: {', '.join(map(str, scored)) or 'none'}"
+        return named + (f" ({said})" if said else "")
 
     def notes(self) -> list[str]:
         """What scores are absent: one sentence for all rows that lack the same."""
@@ -133,7 +134,7 @@ class Scores:
         problems = counted(sum(map(self.problems, self.datasets)), "problem")
         return (
             f"Means over {counted(len(self.datasets), 'dataset')} ({problems}, {counted(self.n, 'sample')} each; "
-            f"training seeds: {self.seeds_text()}) with {confidence:.0%} intervals over "
+            f"{self.seeds_text()}) with {confidence:.0%} intervals over "
             f"{markdown.interval_over(*self.seed_range)}. Reference: {reference}; differences are paired. Sandbox: "
             f"{self.sandbox}."
         )

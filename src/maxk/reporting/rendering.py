@@ -129,7 +129,7 @@ def _seeds(shown: Scores) -> str:
     """Nothing in a run that trains no policy."""
     if not shown.configured:
         return ""
-    return f"training seeds: {shown.seeds_text(*(['mean over seeds'] if shown.seed_range[1] > 1 else []))}; "
+    return f"{shown.seeds_text(*(['mean over seeds'] if shown.seed_range[1] > 1 else []))}; "
 
 
 def _test_notes(scores: Scores, config: Config, tests: Mapping[str, Row]) -> Iterator[str]:

@@ -28,7 +28,7 @@ def to_markdown(name: str, found: Selection, level: float) -> str:
     notes = [
         "Mean reward of the one of k samples that a selector picks, on the tests that it does not see (the oracle, "
         f"max@k, knows them), {level:.0%} intervals over {counted(found.problems, 'problem')}{left_out}.",
-        f"The majority vote of two or more samples is simulated: {DRAWS:,} random draws a problem."
+        f"The majority vote of two or more samples is simulated: {DRAWS:,} random draws per problem."
         if found.outputs is not None
         else "No majority vote and no distinct outputs: these programs are judged by asserts and have no outputs.",
     ]

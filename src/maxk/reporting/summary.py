@@ -131,7 +131,7 @@ def _what(scores: Scores, config: Config) -> Iterator[str]:
     problems = ", ".join(f"{dataset} ({scores.problems(dataset)})" for dataset in scores.datasets)
     trained = (
         f"{counted(len(config.objectives), 'objective')} trained from it on "
-        f"{', '.join(config.training.datasets)}, training seeds: {scores.seeds_text()}"
+        f"{', '.join(config.training.datasets)}, {scores.seeds_text()}"
         if config.objectives
         else "Nothing was trained"
     )
@@ -257,7 +257,7 @@ def _sign(row: Row) -> int:
 
 
 def _verb(row: Row) -> str:
-    return {1: "raises", 0: "no decided change of", -1: "lowers"}[_sign(row)]
+    return {1: "raises", 0: "no clear change in", -1: "lowers"}[_sign(row)]
 
 
 def _difference(row: Row) -> str:
