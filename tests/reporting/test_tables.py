@@ -395,3 +395,34 @@ def test_a_dataset_of_the_paper_s_name_is_not_in_place_of_itself(experiment: Cal
     said = "Datasets: easy is used in place of codecontests (generated tasks, not the benchmarks)."
     assert said in fill(made, "table2").notes
     assert not any(note.startswith("Datasets: ") for note in fill(made, "table14").notes)  # of mbpp alone
+
+
+def test_a_wide_table_of_differences_is_shortened_to_one_that_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The table at the end of a run on terminals of usual widths: intervals of means go first, then the base model."""
+    mean, difference = "0.324 [0.273, 0.375]", "−0.018 [−0.052, +0.016]"
+    header = ["Policy", "max@1", "max@128", "max@128 − Base model", "max@128 − GRPO"]
+    table = [*markdown.head(header), markdown.row(["Off-policy BoN (paper)", mean, mean, difference, difference])]
+    named = "All columns and intervals: results/summary.md."
+
+    def said(width: int, *lines: str, whole: str = "results/summary.md") -> str:
+        monkeypatch.setenv("COLUMNS", str(width))
+        printed = io.StringIO()
+        terminal.write("\n".join(lines) + "\n\nA note.", file=printed, whole=whole)
+        assert max(len(line.rstrip()) for line in printed.getvalue().splitlines()) <= width
+        return printed.getvalue()
+
+    assert (said(120, *table).count(mean), said(120, *table).count(difference)) == (2, 2)
+    assert named not in said(120, *table)
+    for width, differences in ((100, 2), (80, 1)):
+        short = said(width, *table)
+        assert short.count("Off-policy BoN (paper)") == 1  # in one piece
+        assert (short.count("[0.273"), short.count("0.324"), short.count(difference)) == (0, 2, differences)
+        assert ("max@128 − Base model" in short) is (differences == 2)
+        assert "max@128 − GRPO" in short
+        assert "A note." in short
+        assert named in short
+    for whole in (said(80, *table, whole=""), said(60, *(line.replace(" − ", " to ") for line in table))):
+        assert whole.count(mean) == 2  # folded
+        assert named not in whole

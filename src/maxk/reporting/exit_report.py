@@ -43,7 +43,7 @@ def success(config: Config) -> Callable[[], None]:
 
     def tell() -> None:
         for part in parts:
-            terminal.write(part, file=sys.stderr)
+            terminal.write(part, file=sys.stderr, whole=str(summary))
         print(ending, file=sys.stderr)
 
     return tell

@@ -18,9 +18,14 @@ _MARKS = re.compile(r"</?u>|\*\*|\\")  # take no room in the terminal
 _GAP = 2  # columns between two cells
 
 
-def write(text: str, file: IO[str] | None = None) -> None:
-    """Prints Markdown; <u> is underlined."""
+def write(text: str, file: IO[str] | None = None, whole: str = "") -> None:
+    """Prints Markdown; <u> is underlined.
+
+    whole: a file with the text; then a wide table is shortened where it can be, and the file is named.
+    """
     console = Console(file=file, theme=_THEME)
+    if whole and (short := _shortened_in(text, console.width)) != text:
+        text = f"{short.rstrip()}\n\nAll columns and intervals: {markdown.escape(whole)}."
     for number, block in enumerate(text.strip().split("\n\n")):
         table = block.startswith("|")
         if number and not table:  # rich puts an empty line before a table
@@ -29,17 +34,46 @@ def write(text: str, file: IO[str] | None = None) -> None:
             console.print(Markdown(re.sub(r"</?u>", "*", part)))
 
 
+def _shortened_in(text: str, width: int) -> str:
+    return "\n\n".join(shortened(block, width) if block.startswith("|") else block for block in text.split("\n\n"))
+
+
+def shortened(table: str, width: int) -> str:
+    """A pipe table without what is too wide, if it has differences (columns `a − b`); others stay whole.
+
+    First to go are the intervals of the other columns, then all differences but the last.
+    """
+    rows = [markdown.cells(line) for line in table.splitlines()]
+    differences = [i for i, name in enumerate(rows[0]) if " − " in name]
+    if not differences or _fits(table, width):
+        return table
+    plain = "\n".join(
+        markdown.row(cell if i in differences else re.sub(r" \[.*\]", "", cell) for i, cell in enumerate(row))
+        for row in rows
+    )
+    if _fits(plain, width):
+        return plain
+    return markdown.columns(plain, [i for i in range(len(rows[0])) if i not in differences[:-1]])
+
+
+def _fits(table: str, width: int) -> bool:
+    return sum(one + _GAP for one in _widths(table)) <= width
+
+
+def _widths(table: str) -> list[int]:
+    rows = [markdown.cells(line) for line in table.splitlines()]
+    columns = zip(rows[0], *rows[2:], strict=True)  # without the line of dashes
+    return [max(len(_MARKS.sub("", cell)) for cell in column) for column in columns]
+
+
 def folded(table: str, width: int) -> Iterator[str]:
     """A pipe table as one or several that fit the width, each with the first columns of words, which say what a row is.
 
     Where no other column fits beside these, or there is none, only the first is in all.
     """
-    rows = [markdown.cells(line) for line in table.splitlines()]
-    widths = [
-        max(len(_MARKS.sub("", cell)) for cell in column)
-        for column in zip(rows[0], *rows[2:], strict=True)  # without the line of dashes
-    ]
-    words = max(1, len(list(takewhile(lambda dashes: not dashes.endswith(":"), rows[1]))))
+    widths = _widths(table)
+    dashes = markdown.cells(table.splitlines()[1])
+    words = max(1, len(list(takewhile(lambda one: not one.endswith(":"), dashes))))
     if sum(one + _GAP for one in (*widths[:words], max(widths[words:], default=width))) > width:
         words = 1
     for columns in _groups(widths, width, words):
