@@ -316,6 +316,15 @@ def test_ctrl_c_leaves_the_word_to_the_pipeline(folder: Path) -> None:
     assert running.stderr.read().splitlines(keepends=True)[-2:] == ["temperature 1: the pipeline starts\n", SAID]
 
 
+def test_a_pipeline_interrupted_as_it_starts_is_no_failed_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in pipeline(folder, "raise KeyboardInterrupt").items():
+        monkeypatch.setenv(name, value)
+    assert cli.main(["evaluate", "tiny", "--problems", "own.jsonl", "--n", "2"]) == 130
+    assert capsys.readouterr().err.endswith("maxk evaluate: interrupted\n")
+
+
 def test_a_pipeline_that_fails_has_said_what_to_do(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

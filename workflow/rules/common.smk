@@ -10,9 +10,9 @@ from subprocess import CalledProcessError
 # The source beside this Snakefile. (A Snakefile fetched from a repository has none: then the installed maxk runs.)
 SOURCE = Path(str(workflow.current_basedir)).parent.parent / "src"
 sys.path.insert(0, str(SOURCE))
-from maxk.reporting.interruption import Interruption
+from maxk.reporting import interruption
 
-INTERRUPTION = Interruption(workflow.logger_manager)
+INTERRUPTION = interruption.Interruption(workflow.logger_manager)
 # A module leaves Ctrl-C, and what a run says, to the workflow that imports it.
 if workflow.modifier.is_main_snakefile():
     INTERRUPTION.heed()
@@ -48,7 +48,8 @@ def user_errors():
     except UserError as error:
         sys.exit(f"maxk: {error}")
     except CalledProcessError:
-        sys.exit(1)  # the command has printed the reason
+        # The command has printed the reason.
+        sys.exit(interruption.STATUS if INTERRUPTION.came else 1)
 
 
 with user_errors():

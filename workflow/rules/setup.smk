@@ -28,6 +28,8 @@ onerror:
     else:
         atexit.register(exit_report.failure)
     shell("python -m maxk finalize --failed --config {OUT.config:q}")
+    if INTERRUPTION.came:
+        sys.exit(interruption.STATUS)  # Snakemake's own is that of a failed run
 
 
 rule prepare:

@@ -9,8 +9,11 @@ import threading
 from typing import Any
 
 
+STATUS = 128 + signal.SIGINT  # of a run that Ctrl-C has ended
+
+
 class Interruption:
-    """Ctrl-C ends a run with one line.
+    """Ctrl-C ends a run with one line, and with `STATUS`.
 
     The jobs are interrupted as well, and Snakemake would report each of them as failed. `logs` is its logger manager.
     """
@@ -29,7 +32,7 @@ class Interruption:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # ending takes some seconds, which another one would not shorten
         self.came = self._logs.logger.disabled = True
         atexit.register(self.tell)
-        raise SystemExit(128 + signal.SIGINT)  # Snakemake takes it for Ctrl-C, and has no traceback for it
+        raise SystemExit(STATUS)  # Snakemake takes it for Ctrl-C, and has no traceback for it
 
     def tell(self) -> None:
         """Prints the line, once; the progress bars, which would overwrite it, are ended before."""

@@ -32,6 +32,7 @@ from maxk.data.candidates import Funnel
 from maxk.data.sections import Benchmark
 from maxk.errors import UserError, counted, no_such_file
 from maxk.estimators import usual_ks
+from maxk.reporting import interruption
 from maxk.resources import gpus
 from maxk.stages.base import require_usable, require_weights
 
@@ -46,7 +47,6 @@ DECIDED = {
     "sampling.n": "--n",
     "sampling.temperature": "--temperatures",
 }
-INTERRUPTED = 128 + signal.SIGINT  # status of a pipeline after Ctrl-C
 TYPED = {"name": "--name", "base.model": "MODEL", "sampling.n": "--n", "sampling.temperature": "--temperatures"}
 TEMPLATE = """\
 Write a Python program that solves this task. It reads from standard input and prints only the answer.
@@ -261,7 +261,9 @@ def _run_pipeline(config: Config, args: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "snakemake", "--snakefile", args.snakefile, "--cores", args.cores]
     print(f"temperature {config.sampling.temperature:g}: the pipeline starts", file=sys.stderr, flush=True)
     status = _status([*command, "--configfile", str(path)])
-    if status not in (0, INTERRUPTED):
+    if status == -signal.SIGINT:  # before Snakemake has read the workflow
+        raise KeyboardInterrupt
+    if status not in (0, interruption.STATUS):
         raise UserError(f"the pipeline failed at temperature {config.sampling.temperature:g} (above)")
     return status
 
