@@ -58,9 +58,9 @@ endif
 
 environment: $(READY)
 
-# On Ctrl-C the command says how to go on; make adds nothing.
+# On Ctrl-C the command says how to go on; make adds nothing. `make -s` shows no command.
 define calmly
-@echo "$(1)"
+@$(if $(findstring s,$(firstword -$(MAKEFLAGS))),:,echo "$(1)")
 @trap 'exit 0' INT; $(1)
 endef
 

@@ -551,13 +551,23 @@ def _make_with(folder: Path, snakemake: str) -> None:
     program.chmod(0o755)
 
 
+def _outside_make() -> dict[str, str]:
+    """The environment without what a make that runs the tests puts there."""
+    return {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")}
+
+
 def test_make_adds_nothing_to_what_an_interrupted_run_says(tmp_path: Path) -> None:
     """Ctrl-C reaches make, its shell and Snakemake, which ends with a status that make would report."""
     _make_with(tmp_path, "trap 'echo interrupted; exit 1' INT\necho at work\nwhile :; do sleep 0.1; done")
-    outside = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")}
     make = subprocess.Popen(
         MAKE_RUN,
-        **{"cwd": tmp_path, "env": outside, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
+        **{
+            "cwd": tmp_path,
+            "env": _outside_make(),
+            "text": True,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+        },
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
@@ -568,6 +578,23 @@ def test_make_adds_nothing_to_what_an_interrupted_run_says(tmp_path: Path) -> No
         os.killpg(make.pid, signal.SIGINT)
     assert make.stdout.read() == "interrupted\n"
     assert make.wait() == -signal.SIGINT
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ("-s", ""),
+        ("--silent", ""),
+        ("-ks", ""),
+        ("-k", "snakemake --cores all \n"),
+        ("--warn-undefined-variables", "snakemake --cores all \n"),
+    ],
+)
+def test_a_silent_make_shows_no_command(options: str, shown: str, tmp_path: Path) -> None:
+    """A long option with an s in it is not silent."""
+    _make_with(tmp_path, "echo at work")
+    done = subprocess.run([*MAKE_RUN, options], cwd=tmp_path, env=_outside_make(), capture_output=True, text=True)
+    assert done.stdout == f"{shown}at work\n"
 
 
 def test_a_run_that_fails_is_told_by_make(tmp_path: Path) -> None:

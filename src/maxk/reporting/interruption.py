@@ -8,7 +8,6 @@ import sys
 import threading
 from typing import Any
 
-
 STATUS = 128 + signal.SIGINT  # of a run that Ctrl-C has ended
 
 
