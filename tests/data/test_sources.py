@@ -29,10 +29,14 @@ def test_all_sources_are_known() -> None:
     assert [source for source, section in SOURCES.items() if section.synthetic] == ["arithmetic", "pocket"]
 
 
+def described(source: str) -> str:
+    """The docstring of the source's `Row`."""
+    return importlib.import_module(SOURCES[source].__module__).Row.__doc__
+
+
 def example(source: str) -> dict[str, Any]:
-    """The row in the docstring of the source's `Row`."""
-    row = importlib.import_module(SOURCES[source].__module__).Row
-    return json.loads(re.search(r"^ *\{.*\}$", row.__doc__, re.DOTALL | re.MULTILINE)[0])
+    """The row in it."""
+    return json.loads(re.search(r"^ *\{.*\}$", described(source), re.DOTALL | re.MULTILINE)[0])
 
 
 @pytest.mark.parametrize("source", BENCHMARKS)
@@ -43,6 +47,17 @@ def test_the_row_in_the_docstring_becomes_a_problem(source: str, tmp_path: Path)
     [problem], _ = data.load("d", raw.section(source=source, location=location, **splits))
     assert problem.statement
     assert problem.tests
+
+
+@pytest.mark.parametrize("source", BENCHMARKS)
+def test_a_row_that_is_not_of_the_benchmark_is_said_to_be_made_up(source: str) -> None:
+    """The made-up rows are about adding two numbers."""
+    text = " ".join(described(source).split())
+    made_up = re.search(r"Add two numbers\.|sum of two integers", text) is not None
+    assert ("The example row is made up (SYNTHETIC)" in text) is made_up
+    assert ("has the raw schema of the hub's files, but is not of the benchmark" in text) is (
+        made_up and source != "jsonl"
+    )
 
 
 @pytest.mark.parametrize("source", [s for s in BENCHMARKS if s != "jsonl"])

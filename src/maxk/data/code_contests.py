@@ -39,7 +39,9 @@ class Solutions(TypedDict):
 
 
 class Row(TypedDict):
-    r"""The columns that are read; all but `name` may be null. A SYNTHETIC row in the hub's schema:
+    r"""The columns that are read; all but `name` may be null.
+
+    The example row is made up (SYNTHETIC): it has the raw schema of the hub's files, but is not of the benchmark.
 
     {"name": "1_A. Sum", "description": "Add two numbers.", "difficulty": 1,
      "public_tests": {"input": ["1 2\n"], "output": ["3\n"]}, "private_tests": {"input": ["2 2\n"], "output": ["4\n"]},

@@ -31,7 +31,9 @@ class Pair(TypedDict):
 
 
 class Row(TypedDict):
-    r"""The columns that are read; all but `id` may be null. A SYNTHETIC row in the hub's schema:
+    r"""The columns that are read; all but `id` may be null.
+
+    The example row is made up (SYNTHETIC): it has the raw schema of the hub's files, but is not of the benchmark.
 
     {"id": "1/A", "aliases": null, "title": "Sum", "description": "Add two numbers.", "input_format": "Two integers.",
      "output_format": "Their sum.", "interaction_format": null, "note": null,

@@ -21,7 +21,9 @@ from maxk.data.testcases import parallel_tests, unix
 
 
 class Row(TypedDict):
-    r"""The columns that are read; all but `task_id` may be null. A SYNTHETIC row in the hub's schema:
+    r"""The columns that are read; all but `task_id` may be null.
+
+    The example row is made up (SYNTHETIC): it has the raw schema of the hub's files, but is not of the benchmark.
 
     {"dataset": "MBPP", "task_id": 7, "question": "Add two numbers.", "exe_method": "stdin", "solutions": "",
      "test_time_limit": 1, "example_input": ["1 2\n"], "example_output": ["3\n"],

@@ -87,7 +87,7 @@ Label = Annotated[Text, BeforeValidator(_as_text)]
 
 
 class Row(TypedDict):
-    r"""All keys of a row. A SYNTHETIC row:
+    r"""All keys of a row. The example row is made up (SYNTHETIC):
 
     {"id": "sum", "statement": "Print the sum of two integers.",
      "tests": [{"stdin": "1 2\n", "expected": "3\n"}, ["4 5\n", "9\n"]],

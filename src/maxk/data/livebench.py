@@ -31,7 +31,9 @@ class Original(TypedDict):
 
 
 class Row(TypedDict):
-    r"""The columns that are read. A SYNTHETIC row in the hub's schema:
+    r"""The columns that are read.
+
+    The example row is made up (SYNTHETIC): it has the raw schema of the hub's files, but is not of the benchmark.
 
     {"question_id": "a1", "task": "coding_completion", "partial_solution": "terms = input()\n",
      "original_json": {"question_content": "Add two numbers.", "starter_code": "", "metadata": "{}"},
