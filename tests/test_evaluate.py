@@ -90,6 +90,19 @@ def test_a_source_at_a_place_and_further_settings(folder: Path, asked: list[Conf
     assert (config.objectives, config.experiments) == ({}, {})
 
 
+@pytest.mark.parametrize(
+    ("content", "chat"), [("{}", True), ("prompt: {template: '{statement}'}", True), ("prompt: {chat: false}", False)]
+)
+def test_a_chat_model_is_prompted_in_its_template_unless_the_file_says_otherwise(
+    content: str, chat: bool, folder: Path, asked: list[Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate, "_is_chat_model", lambda model, revision: True)
+    monkeypatch.setattr(evaluate, "require_usable", lambda config, policy: None)  # the tiny model has no template
+    files.write_text("more.yaml", content)
+    assert cli.main(["evaluate", "tiny", "--problems", "own.jsonl", "--config", "more.yaml"]) == 0
+    assert [(config.prompt.chat, bool(config.sampling.stop)) for config in asked] == [(chat, chat)]
+
+
 def test_the_file_is_over_the_defaults_and_below_the_command_line(folder: Path, asked: list[Config]) -> None:
     files.write_text("more.yaml", "base: {revision: abc, parameters: 0.5}\nreport: {ks: [1, 3], headline_k: 3}\n")
     assert cli.main(["evaluate", "tiny", "--problems", "own.jsonl", "--config", "more.yaml"]) == 0

@@ -110,7 +110,7 @@ print("hears", [one.__name__ for one in hearers if one.__module__.startswith("ma
     assert "handler default_int_handler\nhears []\n" in as_module
     (tmp_path / "Snakefile").write_text(f"include: {str(snakefile)!r}\n{found}")
     by_itself = snakemake(tmp_path, "-n", "--configfile", str(root / "tests" / "configs" / "seconds.yaml")).stdout
-    assert "handler Interruption._end\nhears ['NothingToDo']\n" in by_itself
+    assert "handler Interruption._end\nhears ['NothingToDo', 'UnknownTarget']\n" in by_itself
 
 
 def test_without_its_hook_a_module_names_it(root: Path, tmp_path: Path) -> None:

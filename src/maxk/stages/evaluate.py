@@ -80,13 +80,16 @@ def run(args: argparse.Namespace) -> int:
 
     defaults = configuration.defaults()
     _require_sound(args)
-    with _named_as_typed(args):
-        own = _settings(defaults, args, chat=False)
+    problems = {_dataset(given)[0]: given for given in args.problems}
+    with _named_as_typed(problems, args.config):
+        given = _config_file(args.config) if args.config else {}
+        own = _settings(defaults, given, args)
         root = configuration.parse(own).layout.root
         _require_own_folder(root, args)
         _require_problems(_at(own, args.temperatures[0], args))
         print(f"reading the model {args.model}", file=sys.stderr, flush=True)  # its libraries take seconds to import
-        own = _settings(defaults, args, _is_chat_model(args.model, own["base"].get("revision")))
+        chat = _is_chat_model(args.model, own["base"].get("revision"))
+        own = configuration.overlay(own, {"prompt": {"chat": chat, **given.get("prompt", {})}})
         configs = {temperature: _at(own, temperature, args) for temperature in args.temperatures}
         first = configs[args.temperatures[0]]
         require_usable(first, Policy(BASE, "", args.model, own["base"].get("revision"), {}, {}))
@@ -99,22 +102,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _named_as_typed(args: argparse.Namespace) -> Iterator[None]:
+def _named_as_typed(problems: Mapping[str, str], config: str | None) -> Iterator[None]:
     """A UserError names what was typed, such as `--n`, and not the key of the configuration that it sets.
 
-    A key that no option sets is one for the config file.
+    problems: by dataset, what was typed. A key that no option sets is one for the config file.
     """
     try:
         yield
     except UserError as error:
         message = str(error).removeprefix("config: ")
-        for given in args.problems:
-            name = re.escape(_dataset(given)[0])
-            message = re.sub(rf"\bdatasets\.{name}(?![\w-])(: |\.)?", f"--problems {given}: ", message)
+        for name, given in problems.items():
+            key = rf"\bdatasets\.{re.escape(name)}(?![\w-])(: |\.)?"
+            message = re.sub(key, lambda _, given=given: f"--problems {given}: ", message)  # type: ignore[misc]
         for key, typed in TYPED.items():
             message = re.sub(rf"(?<![\w.]){re.escape(key)}(?=[=:]| ')", typed, message)
         if re.match(rf"({'|'.join(Config.model_fields)})[.:=]", message):
-            message = f"--config {args.config}: {message}" if args.config else f"{message}, in a file given by --config"
+            message = f"--config {config}: {message}" if config else f"{message}, in a file given by --config"
         raise UserError(message) from None
 
 
@@ -130,16 +133,12 @@ def _require_sound(args: argparse.Namespace) -> None:
         raise UserError("the name 'default' belongs to the default experiment; choose another with --name")
 
 
-def _settings(defaults: Mapping[str, Any], args: argparse.Namespace, chat: bool) -> dict[str, Any]:
-    """What all temperatures share: the defaults, over them the config file, and over both the command line.
-
-    chat: whether the model has a chat template, which the prompt then uses unless the config file says otherwise.
-    """
-    given = _config_file(args.config) if args.config else {}
+def _settings(defaults: Mapping[str, Any], given: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """What all temperatures share: the defaults, over them the config file, and over both the command line."""
     base = given.get("base", {})
     ks = usual_ks(args.n)
     own_defaults = {
-        "prompt": {"template": TEMPLATE, "chat": chat},
+        "prompt": {"template": TEMPLATE},
         "sampling": {"max_tokens": 512},
         "report": {"ks": ks, "headline_k": ks[-1]},
         "gpus": len(gpus.visible()),
