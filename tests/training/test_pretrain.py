@@ -171,6 +171,28 @@ def test_neither_process_outlives_the_other(tmp_path: Path, killed: str) -> None
     assert ("the process of the second halves ended with -9" in said) == (killed == "second")
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_second_process_that_has_ended_is_named(asked: bool, tmp_path: Path) -> None:
+    """Before it is asked, and before it has read what it was asked: other errors of the pipe than at its end."""
+    script = (
+        "import psutil, sys, time, torch; from transformers import LlamaConfig, LlamaForCausalLM\n"
+        "from maxk.training import pretrain\n"
+        "def end():\n"
+        "    second.kill()\n"
+        "    while second.status() != psutil.STATUS_ZOMBIE: time.sleep(0.01)\n"
+        "sizes = {'hidden_size': 8, 'intermediate_size': 8, 'num_hidden_layers': 1, 'num_attention_heads': 1}\n"
+        "model = LlamaForCausalLM(LlamaConfig(vocab_size=8, **sizes))\n"
+        "batch = pretrain.Batch(torch.full((1, 4), 5), torch.full((1, 4), 6))\n"
+        "with pretrain._in_another_process(model) as second_half:\n"
+        "    [second] = psutil.Process().children()\n"
+        "    second.suspend() if sys.argv[1] == 'True' else end()\n"
+        "    rest = second_half(batch, 3)\n"
+        "    end(); rest()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(asked)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "RuntimeError: the process of the second halves ended with -9"
+
+
 def _two_processes(config: PretrainedBase, folder: Path) -> subprocess.Popen[str]:
     """Pretraining in a process that never called `backward`, as a job is."""
     script = (

@@ -17,12 +17,12 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
 from transformers import (
@@ -46,7 +46,6 @@ IGNORED = -100  # label of a token without loss
 CURVE_POINTS = 20
 POOL = 16  # batches
 
-Ids = NDArray[np.int64]
 Track = Callable[[Iterable[int]], Iterable[int]]
 # Starts on the second half of a batch with that many scored tokens; what it returns adds the gradients, and returns the
 # loss.
@@ -243,15 +242,13 @@ def _in_another_process(model: LlamaForCausalLM) -> Iterator[SecondHalf]:
     there.close()
 
     def start(half: Batch, tokens: int) -> Callable[[], float]:
-        # as arrays: a tensor would travel through shared memory of its own
-        here.send((half.inputs.numpy(), half.labels.numpy(), tokens))
+        with _alive(other):
+            # as arrays: a tensor would travel through shared memory of its own
+            here.send((half.inputs.numpy(), half.labels.numpy(), tokens))
 
         def add() -> float:
-            try:
+            with _alive(other):
                 loss: float = here.recv()
-            except EOFError:
-                other.join()
-                raise RuntimeError(f"the process of the second halves ended with {other.exitcode}") from None
             for weights, others in zip(model.parameters(), gradients, strict=True):
                 weights.grad += others  # to the first half's
             return loss
@@ -263,6 +260,16 @@ def _in_another_process(model: LlamaForCausalLM) -> Iterator[SecondHalf]:
     finally:
         here.close()
         other.join()
+
+
+@contextlib.contextmanager
+def _alive(other: BaseProcess) -> Iterator[None]:
+    """Raises RuntimeError if the other process ended before it took or answered what was sent."""
+    try:
+        yield
+    except (EOFError, ConnectionError):
+        other.join()
+        raise RuntimeError(f"the process of the second halves ended with {other.exitcode}") from None
 
 
 def _backward_there(
