@@ -234,7 +234,8 @@ def test_problems_that_cannot_be_read_are_refused_before_the_pipeline(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"tiny": "nowhere"}, "nowhere: cannot be read as a model"),
+        ({"tiny": "nowhere"}, "maxk evaluate: MODEL 'nowhere' cannot be loaded ("),
+        ({"tiny": "unknown"}, "maxk evaluate: MODEL 'unknown' cannot be loaded (Unrecognized model in unknown."),
         ({"tiny": "/nowhere"}, "/nowhere: no such folder; give a folder with a model, or a hub id"),
         ({"own.jsonl": "absent.jsonl"}, "--problems absent.jsonl: no such file"),
         ({"own.jsonl": "owm.jsonl"}, "--problems owm.jsonl: no such file (did you mean 'own.jsonl'?)"),
@@ -267,6 +268,8 @@ def test_a_mistake_is_one_line(
     Path("none.jsonl").touch()
     Path("empty").mkdir()
     with_context(folder / "short", base_model, 512)
+    with_context(folder / "unknown", base_model, 512)
+    Path("unknown", "config.json").write_text("{}")
     command = ["tiny", "--problems", "own.jsonl", "--temperatures", "0.5", "1", "--n", "4", "--snakefile", "Snakefile"]
     assert words in refused([changes.get(one, one) for one in [*command, "--name", "mine"]], capsys)
     assert asked == []
@@ -276,6 +279,7 @@ def test_a_mistake_is_one_line(
     ("content", "words"),
     [
         ("sampling: {top_p: 3}", "sampling.top_p: input should be less than or equal to 1, got 3"),
+        ("samplin: {top_p: 1}", "samplin: unknown key (did you mean 'sampling'?)"),
         ("report: {ks: [9], headline_k: 9}", "report: ks=[9] lacks [1]"),
         ("sampling: {max_tokens: 1024}", "sampling.max_tokens=1024 leaves no room for a prompt: tiny takes 1024"),
     ],

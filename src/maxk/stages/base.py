@@ -9,6 +9,7 @@ import argparse
 import os
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from maxk import config as configuration
 from maxk import progress, tracking
@@ -60,13 +61,24 @@ def _model(config: Config, run: tracking.Run, processes: int) -> tuple[str, str 
     return str(folder), None
 
 
-def require_weights(model: str) -> None:
-    """Raises UserError for a folder without weights that are safe to read."""
+def opened(model: str, revision: str | None) -> tuple[Any, Any]:
+    """Configuration and tokenizer of a model, so that a wrong name or a missing network is reported before any work.
+
+    Raises UserError if they cannot be loaded, and for a folder without weights that are safe to read.
+    """
     if Path(model).is_dir() and not any(Path(model).glob("*.safetensors")):
         raise UserError(
             f"base.model {model!r} has no *.safetensors; other weight files can run code when they are read, so "
             "convert them: load the model where you trust it and call save_pretrained"
         )
+    try:
+        return models.config(model, revision), models.tokenizer(model, revision)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"base.model {model!r} cannot be loaded ({reason[:200]}); give a hub id or an existing folder, and check "
+            "base.revision, HF_HUB_OFFLINE and HF_TOKEN"
+        ) from None
 
 
 def require_usable(config: Config, policy: Policy) -> None:
@@ -96,20 +108,8 @@ def _identity(config: Config, model: str, revision: str | None) -> str:
 
 
 def _reachable(base: HubBase) -> str | None:
-    """The commit that the hub serves and all later stages use; None for a folder.
-
-    Loads configuration and tokenizer, so that a wrong name or a missing network is reported before any work.
-    """
-    require_weights(base.model)
-    try:
-        found = models.config(base.model, base.revision)
-        models.tokenizer(base.model, base.revision)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(
-            f"base.model {base.model!r} cannot be loaded ({reason[:200]}); give a hub id or an existing folder, and "
-            "check base.revision, HF_HUB_OFFLINE and HF_TOKEN"
-        ) from None
+    """The commit that the hub serves and all later stages use; None for a folder."""
+    found, _ = opened(base.model, base.revision)
     commit = None if Path(base.model).is_dir() else str(found._commit_hash)
     if commit not in (None, base.revision):
         hub.warn_of_movable("base", base.model, base.revision or "main", commit)

@@ -34,7 +34,7 @@ from maxk.errors import UserError, counted, no_such_file
 from maxk.estimators import usual_ks
 from maxk.reporting import interruption
 from maxk.resources import gpus
-from maxk.stages.base import require_usable, require_weights
+from maxk.stages.base import opened, require_usable
 
 # Keys that a config file may not set, and what sets them.
 DECIDED = {
@@ -111,12 +111,13 @@ def _named_as_typed(problems: Mapping[str, str], config: str | None) -> Iterator
         yield
     except UserError as error:
         message = str(error).removeprefix("config: ")
+        of_settings = message != str(error) or re.match(rf"({'|'.join(Config.model_fields)})[.:=]", message)
         for name, given in problems.items():
             key = rf"\bdatasets\.{re.escape(name)}(?![\w-])(: |\.)?"
             message = re.sub(key, lambda _, given=given: f"--problems {given}: ", message)  # type: ignore[misc]
         for key, typed in TYPED.items():
             message = re.sub(rf"(?<![\w.]){re.escape(key)}(?=[=:]| ')", typed, message)
-        if re.match(rf"({'|'.join(Config.model_fields)})[.:=]", message):
+        if of_settings and not message.startswith(("--", "MODEL")):
             message = f"--config {config}: {message}" if config else f"{message}, in a file given by --config"
         raise UserError(message) from None
 
@@ -235,16 +236,10 @@ def _name(args: argparse.Namespace) -> str:
 
 
 def _is_chat_model(model: str, revision: str | None) -> bool:
-    from maxk.artifacts import models
-
     if model.startswith(("/", "./", "../", "~")) and not Path(model).exists():
         raise UserError(f"{model}: no such folder; give a folder with a model, or a hub id")
-    require_weights(model)
-    try:
-        return models.tokenizer(model, revision).chat_template is not None
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{model}: cannot be read as a model ({reason[:200]})") from None
+    _, tokenizer = opened(model, revision)
+    return tokenizer.chat_template is not None
 
 
 def _at(own: Mapping[str, Any], temperature: float, args: argparse.Namespace) -> Config:
