@@ -269,12 +269,17 @@ class Config(Section):
         """All policies: the base, then every objective with every seed."""
         return [BASE, *(policy for objective in self.objectives for policy in self.seeded(objective))]
 
+    @property
+    def every_policy(self) -> list[str]:
+        """`policies`, and those that only experiments have."""
+        return [BASE, *(policy for objective in self.every_objective for policy in self.seeded(objective))]
+
     def require_policy(self, name: str) -> None:
         """Raises UserError for a name that no policy of this experiment, its further experiments included, can have."""
         objective, _, seed = name.partition("/")
         if name == BASE or (trained(objective) in self.every_objective and re.fullmatch(r"seed\d+", seed)):
             return
-        known = [BASE, *(policy for one in self.every_objective for policy in self.seeded(one))]
+        known = self.every_policy
         raise UserError(
             f"no policy {name!r}{suggest(name, known)}; known: {', '.join(known[:4])}{', …' * (len(known) > 4)}"
         )

@@ -12,10 +12,9 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable
-from itertools import chain
 from pathlib import Path
 
-from maxk.artifacts.paths import BASE, Layout
+from maxk.artifacts.paths import Layout
 from maxk.config import Config
 from maxk.errors import suggest
 from maxk.reporting import terminal, written
@@ -80,14 +79,14 @@ class UnknownTarget(logging.Handler):
 
 def targets(config: Config) -> list[str]:
     """The files that rules with wildcards make, but for single shards."""
-    layout, policies = config.layout, [BASE, *chain.from_iterable(map(config.seeded, config.every_objective))]
+    layout = config.layout
     experiments = [
         layout.experiment(name, suffix) for name in config.experiments for suffix in ("csv", "md", "png", "pdf")
     ]
     return [
         *map(layout.problems, config.datasets),
-        *map(layout.policy, policies),
-        *config.scores(policies),
+        *map(layout.policy, config.every_policy),
+        *config.scores(config.every_policy),
         *experiments,
     ]
 

@@ -160,10 +160,12 @@ def narrow(text: str) -> str:
 
 def _facts(scores: Scores, config: Config, revision: str | None) -> dict[str, str]:
     versions, sampling = lineage.versions(config), config.sampling
-    seeds = scores.seeds_text() if config.objectives else "training seeds: nothing was trained"
+    key, seeds = (
+        scores.seeds_text().split(": ", maxsplit=1) if config.objectives else ("training seeds", "nothing was trained")
+    )
     return {
         "experiment": config.name,
-        **dict([seeds.split(": ", maxsplit=1)]),
+        key: seeds,
         "samples per problem": f"{scores.n}, at temperature {sampling.temperature:g}, by {sampling.backend}",
         "sandbox": str(scores.sandbox),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if name != "sandbox"),

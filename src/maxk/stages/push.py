@@ -52,7 +52,7 @@ def write(config: Config, name: str, folder: Path) -> None:
     from maxk.reporting import card
     from maxk.reporting.load import load
 
-    known = [policy for objective in config.every_objective for policy in config.seeded(objective)]
+    known = [policy for policy in config.every_policy if policy != BASE]
     if name not in known:
         what = "the base policy is not trained" if name == BASE else f"no trained policy {name!r}{suggest(name, known)}"
         raise UserError(f"{what}; {_example(config)}")
