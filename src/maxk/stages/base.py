@@ -62,7 +62,7 @@ def _model(config: Config, run: tracking.Run, processes: int) -> tuple[str, str 
 
 
 def opened(model: str, revision: str | None) -> tuple[Any, Any]:
-    """Configuration and tokenizer of a model, so that a wrong name or a missing network is reported before any work.
+    """Tokenizer and configuration of a model, so that a wrong name or a missing network is reported before any work.
 
     Raises UserError if they cannot be loaded, and for a folder without weights that are safe to read.
     """
@@ -72,7 +72,7 @@ def opened(model: str, revision: str | None) -> tuple[Any, Any]:
             "convert them: load the model where you trust it and call save_pretrained"
         )
     try:
-        return models.config(model, revision), models.tokenizer(model, revision)
+        return models.tokenizer(model, revision), models.config(model, revision)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UserError(
@@ -109,7 +109,7 @@ def _identity(config: Config, model: str, revision: str | None) -> str:
 
 def _reachable(base: HubBase) -> str | None:
     """The commit that the hub serves and all later stages use; None for a folder."""
-    found, _ = opened(base.model, base.revision)
+    _, found = opened(base.model, base.revision)
     commit = None if Path(base.model).is_dir() else str(found._commit_hash)
     if commit not in (None, base.revision):
         hub.warn_of_movable("base", base.model, base.revision or "main", commit)

@@ -238,7 +238,7 @@ def _name(args: argparse.Namespace) -> str:
 def _is_chat_model(model: str, revision: str | None) -> bool:
     if model.startswith(("/", "./", "../", "~")) and not Path(model).exists():
         raise UserError(f"{model}: no such folder; give a folder with a model, or a hub id")
-    _, tokenizer = opened(model, revision)
+    tokenizer, _ = opened(model, revision)
     return tokenizer.chat_template is not None
 
 
