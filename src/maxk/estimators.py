@@ -1,4 +1,4 @@
-"""Rewards of n samples a problem → max@k and pass@k, and what their means over problems are worth.
+"""Rewards of n samples per problem → max@k and pass@k, and what their means over problems are worth.
 
 max@k is the expected best reward of k fresh samples, pass@k the probability that one of them is correct. Both are
 estimated without bias from n ≥ k samples by averaging over all C(n, k) subsets (Chen et al. 2021, arXiv
@@ -153,7 +153,7 @@ def _reals(name: str, values: Any) -> Floats:
 
 
 def usual_ks(n: int) -> list[int]:
-    """1, 2, 4, … and n: the default values of k for n samples a problem."""
+    """1, 2, 4, … and n: the default values of k for n samples per problem."""
     return sorted({n, *(2**i for i in range(n.bit_length()))})
 
 
@@ -165,10 +165,10 @@ def _integers(name: str, values: Any) -> NDArray[np.int64]:
 
 
 def _one_or_several(k: ArrayLike) -> NDArray[np.int64]:
-    ks = _integers("k", k)
+    ks = _array("k", k)
     if ks.ndim > 1 or ks.size == 0:
         raise ValueError(f"k must be one number or a sequence of them, got shape {ks.shape}")
-    return ks
+    return _integers("k", k)
 
 
 def _whole(name: str, value: Any) -> int:
