@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import fcntl
+import inspect
 import json
 import os
 import pty
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
+from snakemake.scheduling.job_scheduler import JobScheduler
 
 from maxk.artifacts import files
 from maxk.config import Config
@@ -359,3 +361,11 @@ def test_on_a_terminal_the_result_comes_after_the_progress_bars(unfinished: Call
     for part in ("max@16 − GRPO", "Exact off-policy BoN", "differences are paired", "One training seed: no claim"):
         assert part in shown, part
     assert shown.endswith("maxk: done; open results/seconds/report.html")
+
+
+# ---------------------------------------------------------------------------------------------------------- scheduling
+def test_snakemake_reads_what_the_workflow_turns_off() -> None:
+    """Otherwise its scheduler looks for ready jobs ever more often (workflow/rules/setup.smk)."""
+    scheduler = inspect.getsource(JobScheduler)
+    assert "if self.job_rate_limiter is not None:" in scheduler
+    assert "if self.job_rate_limiter is None:" in scheduler
