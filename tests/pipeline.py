@@ -119,8 +119,18 @@ class Held:
     def asked_to_stop(self, number: signal.Signals, jobs: bool) -> subprocess.CompletedProcess[str]:
         """How the run ended that got a signal while its job was held."""
         self.run.signal(number, jobs)
+        time.sleep(0.5)  # Snakemake reacts before its job ends, also on a busy machine
         self.let_go()
         return self.run.wait()
+
+
+def past_start(process: psutil.Process) -> bool:
+    """Whether a job has left the start of Python itself, in which Ctrl-C ends in a traceback, or has ended."""
+    try:
+        used = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return True
+    return used.user + used.system > 0.2
 
 
 def command_of(process: psutil.Process) -> list[str]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline import RESULTS, TABLES, UNTRACKED, Background, Held, snakemake, tables
+from pipeline import RESULTS, TABLES, UNTRACKED, Background, Held, past_start, snakemake, tables
 
 KILLS = 4
 SEED = 7
@@ -100,9 +100,10 @@ def test_ctrl_c_is_one_line_that_says_how_to_go_on(finished: Path, unfinished: C
 def test_ctrl_c_before_any_job(unfinished: Callable[..., Path]) -> None:
     folder = unfinished(*UNSCORED)
     run = Background(folder, *TABLE)
-    while run.running and not run.jobs("configure"):
+    while run.running and not (found := run.jobs("configure")):
         time.sleep(0.01)
-    time.sleep(0.5)  # Python itself, as it starts, ends in a traceback
+    while not all(map(past_start, found)):
+        time.sleep(0.01)
     run.signal(signal.SIGINT, jobs=True)
     done = run.wait()
     assert done.returncode == 128 + signal.SIGINT

@@ -71,8 +71,10 @@ def opened(model: str, revision: str | None) -> tuple[Any, Any]:
             f"base.model {model!r} has no *.safetensors; other weight files can run code when they are read, so "
             "convert them: load the model where you trust it and call save_pretrained"
         )
+    environment.quiet_libraries()  # first, since the configuration's class imports transformers
     try:
-        return models.tokenizer(model, revision), models.config(model, revision)
+        found = models.config(model, revision)
+        return models.tokenizer(model, revision), found
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UserError(
