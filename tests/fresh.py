@@ -1,4 +1,5 @@
-"""What `pip install 'maxk[EXTRA]'` gives: a virtual environment with the wheel and what the extra needs, nothing else.
+"""A fresh interpreter; and what `pip install 'maxk[EXTRA]'` gives: a virtual environment with the wheel and what the
+extra needs, nothing else.
 
 Packages are links to those of the environment that runs the tests, so no test needs the network.
 """
@@ -14,6 +15,12 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+
+def printed(code: str) -> str:
+    """What a program prints in an interpreter of its own, which has imported nothing yet."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def build_wheel(root: Path, folder: Path) -> Path:

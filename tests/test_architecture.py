@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from fresh import printed
 from maxk.cli import STAGES, parser
 
 # A part may import only parts of the rows above its own.
@@ -91,14 +90,12 @@ def test_the_command_line_and_the_config_are_light() -> None:
         "[*map(cli.parser, cli.STAGES)];"
         "print(sorted({'torch', 'transformers', 'mlflow', 'pandas', 'trl', 'matplotlib', 'scipy'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert printed(code) == "[]"
 
 
 def test_reading_a_configuration_imports_no_grader() -> None:
     code = "import sys; from maxk import config; config.experiment(None); print('maxk.grading' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert printed(code) == "False"
 
 
 def test_only_figures_import_matplotlib() -> None:
@@ -106,14 +103,12 @@ def test_only_figures_import_matplotlib() -> None:
         "import sys; from maxk.reporting import diversity, estimates, rendering, report, summary;"
         "print('pandas' in sys.modules, 'matplotlib' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "True False"
+    assert printed(code) == "True False"
 
 
 def test_figures_import_no_scipy() -> None:
     code = "import sys; from maxk.reporting import style; print('seaborn' in sys.modules, 'scipy.stats' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "True False"
+    assert printed(code) == "True False"
 
 
 # -------------------------------------------------------------------------------------------------- stages and rules

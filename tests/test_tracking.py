@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
+from fresh import printed
 from maxk import tracking
 from maxk.artifacts import files
 from maxk.config import Config
@@ -434,5 +435,4 @@ def test_the_client_imports_no_pandas(tmp_path: Path) -> None:
         f"server.client('sqlite:///{tmp_path}/mlflow.db').search_experiments();"
         "print(sorted({'pandas', 'scipy', 'sklearn', 'matplotlib'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert printed(code) == "[]"

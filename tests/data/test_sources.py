@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import raw
 
+from fresh import printed
 from maxk import config as configuration
 from maxk import data
 from maxk.config import Config
@@ -75,8 +75,7 @@ def test_the_package_imports_no_heavy_library() -> None:
         "import sys, maxk.data;"
         "print(sorted({'torch', 'transformers', 'datasets', 'pandas', 'huggingface_hub'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert printed(code) == "[]"
 
 
 # ------------------------------------------------------------------------------------------------------- import paths

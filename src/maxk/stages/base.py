@@ -1,6 +1,8 @@
 """maxk base: writes the base policy, which is pretrained here or taken from the hub or a folder.
 
-maxk base --processes 2 --config results/config.json
+Two processes halve the time of pretraining:
+
+    maxk base --processes 2 --config results/config.json
 """
 
 from __future__ import annotations
