@@ -28,15 +28,19 @@ class Interruption:
             signal.signal(signal.SIGINT, self._end)
 
     def _end(self, *_: Any) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # ending takes some seconds, which another one would not shorten
+        if isinstance(sys.exception(), SystemExit):
+            return  # it is ending, which takes some seconds; another one would not shorten them
         self.came = self._logs.logger.disabled = True
         atexit.register(self.tell)
-        raise SystemExit(STATUS)  # Snakemake takes it for Ctrl-C, and has no traceback for it
+        # Snakemake takes it for Ctrl-C, and has no traceback for it. It is lost where it comes while Python runs a
+        # callback, as after every import; then the next Ctrl-C ends the run.
+        raise SystemExit(STATUS)
 
     def tell(self) -> None:
         """Prints the line, once; the progress bars, which would overwrite it, are ended before."""
         if not self._told:
             self._told = True
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # also for the commands that end the run
             self._logs.stop()
             print(
                 "maxk: interrupted; finished work is kept, the same command continues where it stopped", file=sys.stderr
