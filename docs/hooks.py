@@ -46,6 +46,15 @@ PUBLIC = {
     "Sampling backends": ["maxk.sampling"],
 }
 
+# Links of the pages, which lead to the source of a generated page in the repository, and to that page in the site.
+GENERATED = {
+    "../config/README.md": "reference/configuration.md",
+    "../src/maxk/cli.py": "reference/commands.md",
+    "../src/maxk/artifacts/paths.py": "reference/files.md",
+    "../src/maxk/artifacts/records.py": "reference/files.md#columns",
+    "../src/maxk/__init__.py": "reference/python.md",
+}
+
 
 # ---- events
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -54,6 +63,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, page in pages.items():
         files.append(File.generated(config, f"reference/{name}.md", content=page()))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Leads links to the generated pages."""
+    for source, page in GENERATED.items():
+        markdown = markdown.replace(f"]({source})", f"]({page})")
+    return markdown
 
 
 def on_page_content(html: str, **_: Any) -> str:

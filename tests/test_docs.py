@@ -350,6 +350,17 @@ def test_how_tos_can_be_followed(page: str, tmp_path: Path) -> None:
             assert done.returncode == 0, f"{block.page}:{block.line}\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
 
 
+def test_links_lead_to_files_of_the_repository() -> None:
+    """Between pages of the site, `make docs` checks them."""
+    links = {
+        (page.name, link): (page.parent / link).exists()
+        for page in PAGES
+        for link in re.findall(r"\]\(([^):#\s]+)(?:#[^)]*)?\)", page.read_text())
+    }
+    assert len(links) > 100
+    assert [link for link, exists in links.items() if not exists] == []
+
+
 # ---- the generated reference
 def test_every_column_and_every_path_says_what_it_holds() -> None:
     evaluation = (records.SAMPLE, records.PROMPT, records.VERDICT_AND_OUTPUTS, records.SCORE)
