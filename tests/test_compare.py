@@ -388,9 +388,9 @@ def test_mistakes_are_one_line(
 @pytest.mark.parametrize(
     ("k", "low", "high", "said"),
     [
-        (2, 1, None, "from k = 2 on (interval of the crossing k: 1 to no k up to 8)"),
-        (None, 4, None, "at no k up to 8 (interval of the crossing k: 4 to no k up to 8)"),
-        (None, None, None, "at no k up to 8 (interval of the crossing k: no k up to 8)"),
+        (2, 1, None, "from k = 2 on (interval of the crossing k: 1 to beyond 8)"),
+        (None, 4, None, "at no k up to 8 (interval of the crossing k: 4 to beyond 8)"),
+        (None, None, None, "at no k up to 8 (interval of the crossing k: beyond 8)"),
         (2, 2, 4, "from k = 2 on (interval of the crossing k: 2 to 4)"),
     ],
 )
@@ -399,4 +399,4 @@ def test_a_crossing_is_worded_as_the_guide_does(
 ) -> None:
     crossing = Crossing("a", "b", "max", k, low, high, 8)
     assert _crossed(crossing) == f"max@k: a is above b {said}"
-    assert "no k up to 128" in (root / "docs" / "compare.md").read_text()
+    assert '"beyond 128"' in (root / "docs" / "compare.md").read_text()

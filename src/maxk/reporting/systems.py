@@ -50,9 +50,8 @@ def _differences(rows: Sequence[Difference], corrected: bool) -> Iterator[str]:
 
 def _crossed(one: Crossing) -> str:
     upper, lower = markdown.escape(one.upper), markdown.escape(one.lower)
-    never = f"no k up to {one.largest}"
-    low, high = (never if k is None else str(k) for k in (one.low, one.high))
-    where = f"from k = {one.k} on" if one.k else f"at {never}"
+    low, high = (f"beyond {one.largest}" if k is None else str(k) for k in (one.low, one.high))
+    where = f"from k = {one.k} on" if one.k else f"at no k up to {one.largest}"
     ends = low if low == high else f"{low} to {high}"
     return f"{one.metric}@k: {upper} is above {lower} {where} (interval of the crossing k: {ends})"
 
