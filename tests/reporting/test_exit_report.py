@@ -163,6 +163,27 @@ def test_a_base_model_alone_is_compared_with_nothing(experiment: Callable[..., E
     assert said_of(made) == "Base model: max@1 0.750 [no spread], max@128 0.750 [no spread]."
 
 
+@pytest.mark.parametrize(("width", "cells"), [(80, "0.500 0.000 0.500 0.000"), (120, "0.500 [0.270, 0.730] ")])
+def test_the_table_of_a_base_model_alone_is_in_one_piece(
+    width: int,
+    cells: str,
+    experiment: Callable[..., Experiment],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Intervals go where it is too wide with them (0.5 ± 2.571 · 0.219 / √6); the result has those of the mean."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    made = experiment(objectives={}).score_all({"base": {"easy": [0.3, 0.7] * 3, "hard": [0.2, 0.8] * 3}})
+    summarised(made)
+    exit_report.success(made.config)()
+    said = capsys.readouterr().err
+    [row] = [line for line in said.splitlines() if line.strip().startswith("easy")]
+    assert " ".join(row.split()).startswith(f"easy {cells}")
+    assert max(map(len, said.splitlines())) <= width
+    assert ("All columns and intervals: results/summary.md." in said) is (width == 80)
+    assert re.search(r"Base model: max@1 0\.500 \[0\.\d+, 0\.\d+\], max@128", said)
+
+
 def test_a_run_that_made_no_tables_names_the_folder(
     experiment: Callable[..., Experiment], capsys: pytest.CaptureFixture[str]
 ) -> None:

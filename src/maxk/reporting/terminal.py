@@ -39,21 +39,18 @@ def _shortened_in(text: str, width: int) -> str:
 
 
 def shortened(table: str, width: int) -> str:
-    """A pipe table without what is too wide, if it has differences (columns `a − b`); others stay whole.
+    """A pipe table without what is too wide; the whole table if nothing that may go makes it fit.
 
-    First to go are the intervals of the other columns, then all differences but the last.
+    First to go are the intervals of all columns but differences (`a − b`), then all differences but the last.
     """
     rows = [markdown.cells(line) for line in table.splitlines()]
     differences = [i for i, name in enumerate(rows[0]) if " − " in name]
-    if not differences or _fits(table, width):
-        return table
     plain = "\n".join(
         markdown.row(cell if i in differences else re.sub(r" \[.*\]", "", cell) for i, cell in enumerate(row))
         for row in rows
     )
-    if _fits(plain, width):
-        return plain
-    return markdown.columns(plain, [i for i in range(len(rows[0])) if i not in differences[:-1]])
+    fewer = markdown.columns(plain, [i for i in range(len(rows[0])) if i not in differences[:-1]])
+    return next((one for one in (table, plain, fewer) if _fits(one, width)), table)
 
 
 def _fits(table: str, width: int) -> bool:
