@@ -14,6 +14,7 @@ from maxk import cli
 from maxk.artifacts import json_rows
 from maxk.errors import UserError, counted
 from maxk.estimators import usual_ks
+from maxk.evaluation import problem_files
 from maxk.evaluation.sample_files import FORMS
 from maxk.stages import grade
 
@@ -185,6 +186,15 @@ def test_samples_in_the_place_of_problems_are_taken_for_samples(name: str, tmp_p
         samples = write(tmp_path / "s.jsonl", [row])
         with pytest.raises(UserError, match=r"s.jsonl:1: no known form of problems; .*; are these samples\? the order"):
             run(samples, samples)
+
+
+@pytest.mark.parametrize("name", sorted(problem_files.FORMS))
+def test_problems_in_the_place_of_samples_are_taken_for_problems(name: str, tmp_path: Path) -> None:
+    """`--to lm-eval` reads the samples first; without it, lm-eval's samples also serve as problems."""
+    for keys in problem_files.FORMS[name].keys:
+        problems = write(tmp_path / "p.jsonl", [dict.fromkeys(keys, "x")])
+        with pytest.raises(UserError, match=r"p.jsonl:1: no known form of samples; .*; are these problems\? the order"):
+            run(write(tmp_path / "s.jsonl", SAMPLES), problems, "--to", "lm-eval")
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path]) -> None:

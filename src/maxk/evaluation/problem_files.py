@@ -224,9 +224,8 @@ def detect(row: Row, forms: Any, what: str) -> Any:
     expected = "; ".join(f"{form.name}: {' or '.join(' + '.join(keys) for keys in form.keys)}" for form in forms)
     found = ", ".join(list(row.value)[:12]) or "none"
     of_samples = _OF_SAMPLES & row.value.keys() or "".join(row.value).isdigit()
-    hint = (
-        "; are these samples? the order is `maxk grade PROBLEMS SAMPLES`" if what == "problems" and of_samples else ""
-    )
+    taken_for = "samples" if of_samples else "problems" if any(form.matches(row) for form in FORMS.values()) else what
+    hint = f"; are these {taken_for}? the order is `maxk grade PROBLEMS SAMPLES`" if taken_for != what else ""
     raise UserError(f"{row.where}: no known form of {what}; got the keys {found}; expected one of {expected}{hint}")
 
 
