@@ -90,6 +90,19 @@ def test_a_source_at_a_place_and_further_settings(folder: Path, asked: list[Conf
     assert (config.objectives, config.experiments) == ({}, {})
 
 
+def test_a_source_may_be_a_class(folder: Path, asked: list[Config]) -> None:
+    code = "from maxk.data.mbpp import MbppDataset\nclass {}(MbppDataset):\n source: str\n location: str = {!r}\n"
+    files.write_text("sources/of_mine.py", code.format("First", "mbpp.jsonl.gz") + code.format("Second", ""))
+    shutil.copy(MBPP, "mbpp.jsonl.gz")
+    sources = ["sources.of_mine:First", "sources.of_mine:Second"]
+    assert cli.main(["evaluate", "tiny", "--problems", sources[0], f"{sources[1]}=mbpp.jsonl.gz"]) == 0
+    [config] = asked
+    assert {name: (one.source, one.location) for name, one in config.datasets.items()} == {
+        "First": (sources[0], "mbpp.jsonl.gz"),
+        "Second": (sources[1], "mbpp.jsonl.gz"),
+    }
+
+
 @pytest.mark.parametrize(
     ("content", "chat"), [("{}", True), ("prompt: {template: '{statement}'}", True), ("prompt: {chat: false}", False)]
 )
@@ -241,6 +254,12 @@ def test_problems_that_cannot_be_read_are_refused_before_the_pipeline(
         ({"own.jsonl": "owm.jsonl"}, "--problems owm.jsonl: no such file (did you mean 'own.jsonl'?)"),
         ({"own.jsonl": "mbpp=owm.jsonl"}, "--problems mbpp=owm.jsonl: no such file (did you mean 'own.jsonl'?)"),
         ({"own.jsonl": "mbpq"}, "--problems mbpq: source='mbpq' is unknown (did you mean 'mbpp'?)"),
+        ({"own.jsonl": "mbpp:own.json"}, "--problems mbpp:own.json: no such file"),
+        (
+            {"own.jsonl": "absent.module:Mine"},
+            "--problems absent.module:Mine: source='absent.module:Mine' cannot be imported (No module named 'absent'); "
+            "install it, or name its folder in PYTHONPATH",
+        ),
         ({"own.jsonl": "none.jsonl"}, "--problems none.jsonl: no problem in none.jsonl"),
         ({"own.jsonl": "mbpp=none.jsonl"}, "--problems mbpp=none.jsonl: no problem in none.jsonl"),
         ({"own.jsonl": "empty"}, "--problems empty: empty has no data files "),

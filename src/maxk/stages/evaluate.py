@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         required=True,
         metavar="P",
-        help="a file or folder of your own problems, or SOURCE=LOCATION",
+        help="a file or folder of your own problems, or SOURCE[=LOCATION]; SOURCE is a name or package.module:Class",
     )
     parser.add_argument("--n", type=int, default=64, help="samples per problem (default: 64)")
     parser.add_argument(
@@ -203,15 +203,18 @@ def _datasets(problems: Sequence[str]) -> dict[str, Any]:
 
 
 def _dataset(given: str) -> tuple[str, dict[str, Any]]:
-    """Name and section of a dataset: a file or folder of your own problems, SOURCE=LOCATION, or a source alone."""
+    """Name and section of a dataset: a file or folder of your own problems, SOURCE=LOCATION, or a source alone.
+
+    A source may be the import path of a class, `package.module:Class`.
+    """
     source, _, location = given.partition("=")
     if Path(given).exists():
         return _slug(Path(given).name.partition(".")[0]), {"source": "jsonl", "location": given}
     place = location or given
-    is_path = hub.is_path(location) if location else "/" in given or "." in given
+    is_path = hub.is_path(location) if location else "/" in given or "." in given.rpartition(":")[2]
     if is_path and not Path(place).expanduser().exists():
         raise UserError(f"--problems {given}: {no_such_file(place)}")
-    return _slug(source), {"source": source, **({"location": location} if location else {})}
+    return _slug(source.rpartition(":")[2]), {"source": source, **({"location": location} if location else {})}
 
 
 def _require_problems(config: Config) -> None:
