@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from maxk.config import PretrainedBase
+from maxk.artifacts import files
+from maxk.config import Config, PretrainedBase, Tracking
 from maxk.data.pocket import Corpus
 from maxk.data.prompts import Prompt
 from maxk.errors import UserError
@@ -155,6 +156,20 @@ def test_two_processes_write_the_same_bits(made: tuple[Path, dict[str, Any]], tm
     said, _ = first.communicate()
     assert said.splitlines()[-1] == str(made[1])
     assert (tmp_path / "model/model.safetensors").read_bytes() == (made[0] / "model.safetensors").read_bytes()
+
+
+def test_more_processes_than_have_work_are_not_used(seconds: Config, tmp_path: Path) -> None:
+    """As `snakemake --set-threads base=4` asks for; the line is in the job's log."""
+    config = seconds.model_copy(
+        update={"base": SMALL.model_copy(update={"steps": 2}), "tracking": Tracking(enabled=False)}
+    )
+    files.write_json(tmp_path / "config.json", config.model_dump(mode="json"))
+    done = subprocess.run(
+        [sys.executable, "-m", "maxk", "base", "--processes", "4", "--config", "config.json"],
+        **{"cwd": tmp_path, "capture_output": True, "text": True, "check": True},
+    )
+    assert "pretrain base: 2 of 4 processes are used\n" in done.stderr
+    assert (tmp_path / config.layout.policy("base")).exists()
 
 
 @pytest.mark.parametrize("killed", ["first", "second"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,15 @@ from maxk.artifacts.records import Policy
 from maxk.config import Config, HubBase, PretrainedBase
 from maxk.data import hub, prompts
 from maxk.errors import UserError
+from maxk.stages.grade import up_to
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes",
-        type=int,
+        type=up_to(4096, int),
         default=1,
-        choices=(1, 2),
-        help="for pretraining; two take half the time and write the same bits (default: 1)",
+        help="for pretraining; two take half the time and write the same bits, more are not used (default: 1)",
     )
 
 
@@ -56,8 +57,11 @@ def _model(config: Config, run: tracking.Run, processes: int) -> tuple[str, str 
 
     folder = Path(config.layout.policy(BASE)).parent / "model"
     steps = config.base.steps
+    used = min(processes, config.base.processes)
+    if used < processes:  # `snakemake --set-threads base=4`
+        print(f"pretrain base: {used} of {processes} processes are used", file=sys.stderr)
     track = partial(progress.track, total=steps, label="pretrain base")
-    curve = pretrain(config.base, config.prompt, folder, track, processes)
+    curve = pretrain(config.base, config.prompt, folder, track, used)
     for step, loss in curve["loss"]:
         run.metrics({"loss": loss}, step=step)
     return str(folder), None
