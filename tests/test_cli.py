@@ -35,6 +35,26 @@ def test_bugs_keep_their_traceback(configured: Config, monkeypatch: pytest.Monke
         cli.main(["score", "base"])
 
 
+@pytest.mark.parametrize(
+    ("importing", "status", "said"),
+    [("maxk.cli", -signal.SIGINT, ""), ("maxk.stages.doctor", 128 + signal.SIGINT, "maxk doctor: interrupted\n")],
+)
+def test_ctrl_c_in_an_import_ends_without_a_traceback(importing: str, status: int, said: str) -> None:
+    """Also before there is a command line that could say anything."""
+    code = f"""
+import runpy, signal, sys
+class Finder:
+    def find_spec(name, *_):
+        if name == {importing!r}: signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder)
+sys.argv = ["maxk", "doctor"]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run in a shell's background
+runpy.run_module("maxk", run_name="__main__", alter_sys=True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, said)
+
+
 def test_only_a_lack_of_memory_asks_for_smaller_jobs() -> None:
     kept = "run again: finished work is kept"
     assert resource_error(OSError(errno.ENOMEM, "…", "big.bin")) == f"big.bin: memory ran out; {LESS_MEMORY}"
