@@ -2,9 +2,10 @@
 
     python docs/mini.py
 
-docs/plan-mini.md says which seeds count. For GRPO and BoN mean, the pair of the primary outcome, these are all that
-both have finished; for the other policies, and for GRPO beside them, those that all six have finished. No number is
-written here.
+docs/plan-mini.md has the outcomes, and its amendment the seeds that count: for GRPO and BoN mean, the pair of the
+primary outcome, all that both have finished; for the other policies, and for GRPO beside them, those that all six have
+finished. Tests are those of the plan: Holm's correction is over the policies, on each dataset and for each k, and the
+primary outcome is outside of it.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from maxk import config as configuration
 from maxk import statistics
 from maxk.artifacts.paths import BASE, policy_name
 from maxk.config import Config
-from maxk.reporting import MEAN, diversity, estimates, load, markdown, training_log
+from maxk.reporting import MEAN, diversity, estimates, load, markdown, power, training_log
 from maxk.reporting.load import Scores
 from maxk.statistics import Floats
 
 PLANNED = Path(__file__).parent.resolve() / "results-mini" / "planned"
 PAIR = ("bon_mean", "grpo")
-PRIMARY = ("bon_mean", 128)  # on MBPP, not part of a family of tests
+PRIMARY = ("mbpp", 128)  # of the pair
 NAMES = {"mbpp": "MBPP", "humaneval": "HumanEval", "apps": "APPS", MEAN: "mean of the three"}
 MEANS = {"mbpp": (1, 8, 32, 128, 256), "humaneval": (1, 128), "apps": (1, 128)}
 KS = (1, 8, 128)
@@ -52,11 +53,14 @@ def tables(config: Config) -> Iterator[Iterator[str]]:
         for policies in (PAIR, tuple(config.objectives))
     )
     yield headline(pair, every, config)
+    yield primary(pair, config)
     yield means(pair, every)
     yield of_the_pair(pair, config)
-    yield to_grpo(pair, every, config)
+    yield humaneval(pair, config)
+    yield power_of_the_primary(pair)
+    yield secondary(pair, every, config)
     yield to_bon_mean(every, config)
-    yield trainings(config)
+    yield trainings(pair, every, config)
     yield solved(pair, every)
 
 
@@ -75,23 +79,35 @@ def chosen(row: str, pair: Scores, every: Scores) -> Scores:
     return pair if row in PAIR else every
 
 
+def seeds(scores: Scores, row: str) -> str:
+    """The number of training seeds; a dash for the base model."""
+    return str(len(scores.cells[row, "mbpp"].seeds) or "–")
+
+
 # ---- tables
 
 
 def headline(pair: Scores, every: Scores, config: Config) -> Iterator[str]:
     """MBPP in short."""
-    names = ["policy", "seeds", *(f"max@{k}" for k in KS), "max@128 − GRPO", "by seed"]
-    yield from markdown.head(names)
+    yield from markdown.head(["policy", "seeds", *(f"max@{k}" for k in KS), "max@128 − GRPO", "by seed"])
     for row in every.rows:
         scores = chosen(row, pair, every)
-        cells = [str(len(scores.cells[row, "mbpp"].seeds) or "–")]
-        cells += [f"{scores.mean(row, 'mbpp', f'max@{k}'):.3f}" for k in KS]
+        cells = [seeds(scores, row), *(f"{scores.mean(row, 'mbpp', f'max@{k}'):.3f}" for k in KS)]
         if row in (BASE, "grpo"):
             cells += ["–", "–"]
         else:
             found = difference(scores, config, (row, "grpo"), "mbpp", 128)
             cells += [with_ends(found, "+.3f"), by_seed(scores, (row, "grpo"), "mbpp", 128)]
         yield markdown.row([scores.labels[row], *cells])
+
+
+def primary(scores: Scores, config: Config) -> Iterator[str]:
+    """The primary outcome, with the interval of the stopping rule."""
+    own, wide = (difference(scores, config, PAIR, *PRIMARY, level) for level in (0.95, 0.99))
+    yield from markdown.head(["BoN mean − GRPO, MBPP max@128", "difference and 95 % interval", "p", "99 % interval"])
+    ends = ", ".join(markdown.number(wide[end], "+.4f") for end in ("low", "high"))
+    many = f"{len(scores.cells['grpo', 'mbpp'].seeds)} seeds"
+    yield markdown.row([many, with_ends(own, "+.4f"), markdown.p_value(own["p_mean"]), f"[{ends}]"])
 
 
 def means(pair: Scores, every: Scores) -> Iterator[str]:
@@ -101,35 +117,54 @@ def means(pair: Scores, every: Scores) -> Iterator[str]:
     for row in every.rows:
         scores = chosen(row, pair, every)
         values = [f"{scores.mean(row, dataset, f'max@{k}'):.3f}" for dataset, k in columns]
-        yield markdown.row([scores.labels[row], str(len(scores.cells[row, "mbpp"].seeds) or "–"), *values])
+        yield markdown.row([scores.labels[row], seeds(scores, row), *values])
 
 
 def of_the_pair(scores: Scores, config: Config) -> Iterator[str]:
-    """BoN mean − GRPO on every dataset; the primary outcome is max@128 on MBPP."""
-    yield from markdown.head(["BoN mean − GRPO", "", "difference and 95 %", "p", "99 %", "by seed"], words=2)
-    for dataset, name in NAMES.items():
-        for k in KS:
-            own, wide = (difference(scores, config, PAIR, dataset, k, level) for level in (0.95, 0.99))
-            ends = ", ".join(markdown.number(wide[end], "+.3f") for end in ("low", "high"))
-            cells = [with_ends(own, "+.4f"), markdown.p_value(own["p_mean"]), f"[{ends}]"]
-            yield markdown.row([name, f"max@{k}", *cells, by_seed(scores, PAIR, dataset, k)])
+    """BoN mean − GRPO at every k, as the plan describes them: without tests."""
+    columns = [*NAMES, "by seed"]
+    yield from markdown.head(["BoN mean − GRPO", *(NAMES.get(one, f"MBPP {one}") for one in columns)])
+    for k in config.report.ks:
+        found = [with_ends(difference(scores, config, PAIR, one, k), "+.3f") for one in NAMES]
+        yield markdown.row([f"max@{k}", *found, by_seed(scores, PAIR, "mbpp", k)])
 
 
-def to_grpo(pair: Scores, every: Scores, config: Config) -> Iterator[str]:
-    """Differences to GRPO with the same seeds on MBPP; p of Holm's correction, but for the primary outcome."""
+def humaneval(scores: Scores, config: Config) -> Iterator[str]:
+    """The pair on HumanEval with each seed: max@1, and the fraction of samples that the token limit cuts."""
+    yield from markdown.head(["HumanEval by seed", "max@1", "cut at the token limit"])
+    alone = [load.load(config.model_copy(update={"seeds": (seed,)})) for seed in scores.configured]
+    for row in PAIR[::-1]:
+        values = ", ".join(f"{one.mean(row, 'humaneval', 'max@1'):.3f}" for one in alone)
+        cut = ", ".join(f"{one.cells[row, 'humaneval'].truncated:.2f}" for one in alone)
+        yield markdown.row([scores.labels[row], values, cut])
+
+
+def power_of_the_primary(scores: Scores) -> Iterator[str]:
+    """Of the stopping rule now, and of all six seeds."""
+    parts = power.components(scores, PAIR, PRIMARY[0], f"max@{PRIMARY[1]}")
+    problems, now = scores.problems(PRIMARY[0]), len(scores.cells["grpo", "mbpp"].seeds)
+    designs = {f"{now} seeds, 99 %": (now, 0.99), f"{now} seeds, 95 %": (now, 0.95), "6 seeds, 95 %": (6, 0.95)}
+    yield from markdown.head([f"true difference; seeds vary by {parts.seed**0.5:.3f}", *designs])
+    for true in (0.015, 0.02, 0.03):
+        found = [power.power(parts, true, problems, many, level) for many, level in designs.values()]
+        yield markdown.row([f"{true:.3f}", *(f"{one:.2f}" for one in found)])
+
+
+def secondary(pair: Scores, every: Scores, config: Config) -> Iterator[str]:
+    """Differences to GRPO with the same seeds, and p after Holm's correction; the primary outcome stands by itself."""
     policies = [row for row in every.rows if row not in (BASE, "grpo")]
-    cells = {row: [str(len(chosen(row, pair, every).cells[row, "mbpp"].seeds))] for row in policies}
-    for k in KS:
-        found = {row: difference(chosen(row, pair, every), config, (row, "grpo"), "mbpp", k) for row in policies}
-        p = {row: one["p_mean"] for row, one in found.items()}
-        family = [row for row in policies if (row, k) != PRIMARY]
-        p |= dict(zip(family, statistics.holm([p[row] for row in family]), strict=True))
-        for row, one in found.items():
-            cells[row].append(f"{with_ends(one, '+.3f')} ({markdown.p_value(p[row])})")
-    yield from markdown.head(["policy − GRPO", "seeds", *(f"max@{k}" for k in KS), "max@128 by seed"])
+    yield from markdown.head(["policy − GRPO", "seeds", *(f"{NAMES[one]} max@{k}" for one in MEANS for k in (1, 128))])
+    cells = {row: [seeds(chosen(row, pair, every), row)] for row in policies}
+    for dataset in MEANS:
+        for k in (1, 128):
+            found = {row: difference(chosen(row, pair, every), config, (row, "grpo"), dataset, k) for row in policies}
+            family = [row for row in policies if (row, dataset, k) != (PAIR[0], *PRIMARY)]
+            corrected = dict(zip(family, statistics.holm([found[row]["p_mean"] for row in family]), strict=True))
+            for row, values in found.items():
+                p = markdown.p_value(corrected[row]) if row in corrected else "primary"
+                cells[row].append(f"{with_ends(values, '+.3f')} ({p})")
     for row, own in cells.items():
-        scores = chosen(row, pair, every)
-        yield markdown.row([scores.labels[row], *own, by_seed(scores, (row, "grpo"), "mbpp", KS[-1])])
+        yield markdown.row([every.labels[row], *own])
 
 
 def to_bon_mean(every: Scores, config: Config) -> Iterator[str]:
@@ -141,13 +176,14 @@ def to_bon_mean(every: Scores, config: Config) -> Iterator[str]:
         yield markdown.row([every.labels[row], str(found[0]["seeds"]), *(with_ends(one, "+.3f") for one in found)])
 
 
-def trainings(config: Config) -> Iterator[str]:
-    """What the trainings logged in their last batches, means over all their seeds."""
+def trainings(pair: Scores, every: Scores, config: Config) -> Iterator[str]:
+    """What the trainings logged in their last batches."""
     yield from markdown.head(["policy", "seeds", *LOGGED.values()])
     for row in config.objectives:
-        found = training_log.read(config, row, LOGGED)
+        scores = chosen(row, pair, every)
+        found = training_log.read(config.model_copy(update={"seeds": scores.configured}), row, LOGGED)
         values = [f"{found[key][:, -LAST:].mean():.2f}" for key in LOGGED]
-        yield markdown.row([config.label(row), str(len(found["kl"])), *values])
+        yield markdown.row([config.label(row), seeds(scores, row), *values])
 
 
 def solved(pair: Scores, every: Scores) -> Iterator[str]:
@@ -155,11 +191,8 @@ def solved(pair: Scores, every: Scores) -> Iterator[str]:
     yield from markdown.head(["policy", "seeds", "solved", "lost", "gained"])
     for row in every.rows:
         scores = chosen(row, pair, every)
-        cell = scores.cells[row, "mbpp"]
-        counts = diversity.solved(cell.rewards, scores.cells[BASE, "mbpp"].rewards)
-        yield markdown.row(
-            [scores.labels[row], str(len(cell.seeds) or "–"), *(f"{value:g}" for value in counts.values())]
-        )
+        counts = diversity.solved(scores.cells[row, "mbpp"].rewards, scores.cells[BASE, "mbpp"].rewards)
+        yield markdown.row([scores.labels[row], seeds(scores, row), *(f"{value:g}" for value in counts.values())])
 
 
 # ---- numbers and their text

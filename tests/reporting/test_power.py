@@ -43,12 +43,17 @@ def test_components_are_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.rest == pytest.approx(TRUE.rest, rel=0.02)
 
 
-@pytest.mark.parametrize(("problems", "seeds", "difference"), [(40, 3, 0.1), (100, 2, 0.1), (100, 5, 0.05)])
-def test_power_is_how_often_the_test_of_the_tables_rejects(problems: int, seeds: int, difference: float) -> None:
+@pytest.mark.parametrize(
+    ("problems", "seeds", "difference", "level"),
+    [(40, 3, 0.1, 0.95), (100, 2, 0.1, 0.95), (100, 5, 0.05, 0.95), (100, 5, 0.1, 0.99)],
+)
+def test_power_is_how_often_the_test_of_the_tables_rejects(
+    problems: int, seeds: int, difference: float, level: float
+) -> None:
     rng = np.random.default_rng(1)
     pairs = (drawn(rng, problems, seeds, difference) for _ in range(1500))
-    rejected = np.mean([statistics.difference(a, b).p_value() < 0.05 for a, b in pairs])
-    assert power.power(TRUE, difference, problems, seeds) == pytest.approx(rejected, abs=0.04)
+    rejected = np.mean([statistics.difference(a, b).p_value() < 1 - level for a, b in pairs])
+    assert power.power(TRUE, difference, problems, seeds, level) == pytest.approx(rejected, abs=0.04)
 
 
 @pytest.mark.parametrize("seed_sd", [0.005, 0.010])
@@ -82,6 +87,7 @@ def arguments(made: Experiment, **changes: object) -> argparse.Namespace:
         "problems": [50, 100],
         "seeds": [2, 4],
         "seed_sd": None,
+        "level": 0.95,
         "config": made.config.layout.config,
     }
     return argparse.Namespace(**given | changes)

@@ -224,8 +224,9 @@ def detect(row: Row, forms: Any, what: str) -> Any:
     expected = "; ".join(f"{form.name}: {' or '.join(' + '.join(keys) for keys in form.keys)}" for form in forms)
     found = ", ".join(list(row.value)[:12]) or "none"
     of_samples = _OF_SAMPLES & row.value.keys() or "".join(row.value).isdigit()
-    taken_for = "samples" if of_samples else "problems" if any(form.matches(row) for form in FORMS.values()) else what
-    hint = f"; are these {taken_for}? the order is `maxk grade PROBLEMS SAMPLES`" if taken_for != what else ""
+    of_problems = any(form.matches(row) for form in FORMS.values())
+    other, swapped = ("samples", of_samples) if what == "problems" else ("problems", of_problems)
+    hint = f"; are these {other}? the order is `maxk grade PROBLEMS SAMPLES`" if swapped else ""
     raise UserError(f"{row.where}: no known form of {what}; got the keys {found}; expected one of {expected}{hint}")
 
 

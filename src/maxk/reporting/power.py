@@ -1,7 +1,7 @@
 """How many problems and training seeds a comparison of two methods needs.
 
 Power is the fraction of simulated comparisons, with normal components estimated from scores of both policies, in which
-the test of the tables (`maxk.statistics.difference`) rejects equal means at 5 %:
+the interval of the tables (`maxk.statistics.difference`), at 95 % or another level, excludes zero:
 
     Var = σ²_method×problem/N + 2·σ²_seed/S + 2·σ²_rest/(N·S), rest: seeds × problems, and sampling of completions.
 
@@ -23,7 +23,7 @@ from maxk.reporting.load import Scores
 from maxk.statistics import Floats, combined, interaction, t_quantile
 
 SIMULATIONS = 20_000
-LEVEL = 0.05
+LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def _values(scores: Scores, policy: str, dataset: str, quantity: str) -> Floats:
     return values
 
 
-def power(parts: Components, difference: float, problems: int, seeds: int) -> float:
-    """Probability that the test rejects when the methods differ by `difference`, with `seeds` ≥ 2 of each."""
+def power(parts: Components, difference: float, problems: int, seeds: int, level: float = LEVEL) -> float:
+    """Probability that the interval at `level` excludes zero if the methods differ by `difference`; `seeds` ≥ 2."""
     rng = np.random.default_rng(0)
     df_problem, df_seed = problems - 1, 2 * (seeds - 1)
     rest = 2 * parts.rest / (problems * seeds)
@@ -76,25 +76,27 @@ def power(parts: Components, difference: float, problems: int, seeds: int) -> fl
     of_both = estimated(rest, df_seed * df_problem)
     means = estimated(of_problems, df_problem), estimated(of_seeds, df_seed)
     variance, df = combined(*means, of_both, df_problem, df_seed)
-    of_trainings = t_quantile(LEVEL, df_problem) ** 2 * means[0]
-    return float(np.mean(seen**2 > np.maximum(_critical(df) ** 2 * variance, of_trainings)))
+    of_trainings = t_quantile(1 - level, df_problem) ** 2 * means[0]
+    return float(np.mean(seen**2 > np.maximum(_critical(df, level) ** 2 * variance, of_trainings)))
 
 
-def _critical(df: Floats) -> Floats:
+def _critical(df: Floats, level: float) -> Floats:
     """Quantiles of Student's t, interpolated in 1/df."""
-    return np.interp(1 / df, *_quantiles())
+    return np.interp(1 / df, *_quantiles(level))
 
 
 @cache
-def _quantiles() -> tuple[Floats, Floats]:
+def _quantiles(level: float) -> tuple[Floats, Floats]:
     """Values of 1/df and the quantiles there."""
     at = np.linspace(1e-4, 1, 500)
-    return at, np.array([float(t_quantile(LEVEL, 1 / one)) for one in at])
+    return at, np.array([float(t_quantile(1 - level, 1 / one)) for one in at])
 
 
-def table(parts: Components, difference: float, problems: Sequence[int], seeds: Sequence[int]) -> pd.DataFrame:
+def table(
+    parts: Components, difference: float, problems: Sequence[int], seeds: Sequence[int], level: float = LEVEL
+) -> pd.DataFrame:
     """Power by number of problems and of seeds: columns problems, seeds, power."""
-    rows = [(n, s, power(parts, difference, n, s)) for n in problems for s in seeds]
+    rows = [(n, s, power(parts, difference, n, s, level)) for n in problems for s in seeds]
     return pd.DataFrame(rows, columns=["problems", "seeds", "power"])
 
 
@@ -103,14 +105,14 @@ def with_seed_sd(parts: Components, seed_sd: float | None) -> Components:
     return parts if seed_sd is None else replace(parts, seed=seed_sd**2)
 
 
-def to_markdown(parts: Components, frame: pd.DataFrame, title: str) -> str:
+def to_markdown(parts: Components, frame: pd.DataFrame, title: str, level: float = LEVEL) -> str:
     """The components and the table, problems × seeds."""
     wide = frame.pivot(index="problems", columns="seeds", values="power")
     lines = [f"**{title}**", "", *markdown.head(["problems", *(counted(int(seeds), "seed") for seeds in wide.columns)])]
     lines += [markdown.row([str(n), *(f"{one:.2f}" for one in row)]) for n, row in wide.iterrows()]
     spreads = [f"{name} {np.sqrt(value):.4f}" for name, value in vars(parts).items()]
     notes = [
-        f"Probability that the test of the mean difference rejects at 5 %. Standard deviations: {', '.join(spreads)} "
+        f"Probability that the {100 * level:g} % interval of the mean difference excludes zero. Standard deviations: {', '.join(spreads)} "
         "(problem: method × problem; seed: a method's mean between seeds; rest: seed × problem and sampling).",
     ]
     return markdown.below(lines, notes)

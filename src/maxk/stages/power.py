@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 
 from maxk import config as configuration
+from maxk.stages import grade
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problems", type=int, nargs="+", default=[50, 100, 200, 400, 800], help="rows of the table")
     parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 5, 8], help="columns of the table")
     parser.add_argument("--seed-sd", type=float, help="standard deviation between seeds (default: estimated)")
+    parser.add_argument(
+        "--level",
+        type=grade.up_to(0.9999, float),
+        default=0.95,
+        help="level of the interval that must exclude zero (default: %(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -38,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     if quantity not in known:
         raise UserError(f"no quantity {quantity!r}{unknown(quantity, known)}")
     parts = power.with_seed_sd(power.components(scores, args.policies, dataset, quantity), args.seed_sd)
-    frame = power.table(parts, args.difference, args.problems, args.seeds)
+    frame = power.table(parts, args.difference, args.problems, args.seeds, args.level)
     difference = markdown.number(args.difference, "+g")
     title = f"Power for {' and '.join(args.policies)}: {difference} of {quantity} on {dataset}"
-    print(power.to_markdown(parts, frame, title), end="")
+    print(power.to_markdown(parts, frame, title, args.level), end="")
