@@ -106,8 +106,8 @@ def defaults() -> dict[str, Any]:
     """The default experiment. Raises UserError if maxk was installed without its repository."""
     if not DEFAULTS.exists():
         raise UserError(
-            "the pipeline needs a clone of the repository, which has its Snakefile and config/: clone it and run "
-            "`make environment` or `pip install --editable '.[pipeline]'` there"
+            "the pipeline needs a clone of the repository, which has its Snakefile and config/, and an environment of "
+            "that clone: run `make environment` or `pip install --editable '.[pipeline]'` there"
         )
     return read_yaml(DEFAULTS)
 

@@ -232,8 +232,8 @@ def max_at_k_grid(given: Inputs) -> matplotlib.figure.Figure:
 
 @figure(
     "pass@k of the base model and of GRPO",
-    "The paper's Figure 1: pass@k of the base model and of GRPO against k. Where the lines cross, GRPO has narrowed "
-    "what the model can find with enough samples. " + BANDS,
+    "The paper's Figure 1: pass@k of the base model and of GRPO against k. Where GRPO is below the base model "
+    "by more than the bands, it has narrowed what the model can find with enough samples. " + BANDS,
 )
 def figure1(given: Inputs) -> matplotlib.figure.Figure:
     from maxk.reporting import estimates
