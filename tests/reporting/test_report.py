@@ -179,12 +179,12 @@ def test_it_holds_every_figure_and_table(small: Experiment) -> None:
 
 def test_it_says_what_was_run(small: Experiment) -> None:
     layout = small.config.layout
-    files.write_json(layout.funnel("easy"), {"drawn": 9, "test": 4})
+    files.write_json(layout.funnel("easy"), {"drawn": 9, "enough_tests": 6, "train": 2, "test": 4})
     for policy, torch in (("base", "2.1"), ("grpo/seed0", "2.2")):
         files.write_policy(layout.policy(policy), Policy(policy, policy, "m", None, {}, {"torch": torch}))
     said = text(page(drawn(small)))
     for fact in (
-        "easy: drawn 9 → test 4",
+        "easy: drawn 9 → enough tests 6: 2 train, 4 test",
         "torch 2.1 and 2.2",
         "headline_k: 128",
         "sandbox landlock",

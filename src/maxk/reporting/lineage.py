@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from maxk.artifacts import files, journal
 from maxk.artifacts.paths import Layout
 from maxk.config import Config
 from maxk.config.messages import brief
+from maxk.data import SPLITS
 from maxk.reporting import markdown
 
 # Stages by what they need, those side by side that may run at the same time.
@@ -43,13 +45,15 @@ def versions(config: Config) -> dict[str, str]:
 
 
 def funnels(config: Config) -> dict[str, str]:
-    """By dataset, the problems left after every filter."""
+    """By dataset, the problems left after every filter, and those of the splits that are drawn from them."""
     paths = {dataset: Path(config.layout.funnel(dataset)) for dataset in config.datasets}
-    return {
-        dataset: " → ".join(f"{step} {rows}" for step, rows in files.read_json(path).items())
-        for dataset, path in paths.items()
-        if path.exists()
-    }
+    return {dataset: _funnel(files.read_json(path)) for dataset, path in paths.items() if path.exists()}
+
+
+def _funnel(counts: Mapping[str, int]) -> str:
+    filters = [f"{step.replace('_', ' ')} {rows}" for step, rows in counts.items() if step not in SPLITS]
+    splits = [f"{rows} {split}" for split, rows in counts.items() if split in SPLITS]
+    return f"{' → '.join(filters)}: {', '.join(splits)}"
 
 
 def configuration(config: Config) -> str:
