@@ -92,7 +92,10 @@ def test_one_seed_is_tested_by_sign_flips_and_says_so(tmp_path: Path) -> None:
     assert one.p == pytest.approx(exact, abs=0.01)
     interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
     assert (one.low, one.high) == pytest.approx((interval.low, interval.high), abs=1e-4)
-    assert "There is one set of samples of each system: intervals and tests are about these samples" in found.notes[0]
+    assert (
+        "There is one set of samples of each system: there, intervals and tests are about these samples"
+        in found.notes[0]
+    )
     text = to_markdown(found)
     assert text.startswith("**a against b**\n")
     assert "seed" not in text

@@ -15,6 +15,7 @@ from maxk import cli
 from maxk.reporting import exit_report, summary
 from maxk.reporting.load import load
 
+CHOSEN = "The intervals are not corrected for choosing the best of 3 policies."
 ONE_SEED = "One training seed: no claim about methods, only about these trained policies."
 
 
@@ -82,7 +83,7 @@ def test_a_run_ends_with_its_result(
     assert max(map(len, said.splitlines())) <= 80
     end = (
         "BoN mean has the highest mean max@128, 0.620. It is above GRPO (+0.300 [no spread]) and the base model "
-        f"(+0.200 [no spread]). {ONE_SEED}"
+        f"(+0.200 [no spread]). {CHOSEN} {ONE_SEED}"
     )
     assert " ".join(said.split()).endswith(f"{end} maxk: done; open results/report.html")
 
@@ -111,7 +112,7 @@ def test_a_lead_over_the_second_is_told_beside_that_over_the_base_model(experime
     made = constant(experiment(), grpo=0.1, bon_mean=0.2)
     assert said_of(made) == (
         "BoN mean has the highest mean max@128, 0.620. It is above the second, GRPO (+0.100 [no spread]) and the "
-        f"base model (+0.200 [no spread]). {ONE_SEED}"
+        f"base model (+0.200 [no spread]). {CHOSEN} {ONE_SEED}"
     )
 
 
@@ -130,7 +131,7 @@ def test_equal_policies_share_the_highest_mean(experiment: Callable[..., Experim
     made = constant(experiment(), grpo=0.1, bon_mean=0.1)
     assert said_of(made) == (
         "GRPO and BoN mean share the highest mean max@128, 0.520. GRPO is above the base model (+0.100 [no spread]). "
-        f"{ONE_SEED}"
+        f"{CHOSEN} {ONE_SEED}"
     )
     made = constant(experiment(), grpo=0.0, bon_mean=-0.1)
     assert said_of(made) == f"Base model and GRPO share the highest mean max@128, 0.420. {ONE_SEED}"
@@ -141,7 +142,8 @@ def test_equal_policies_share_the_highest_mean(experiment: Callable[..., Experim
 def test_the_base_model_may_have_the_highest_mean(experiment: Callable[..., Experiment]) -> None:
     made = constant(experiment(), grpo=-0.1, bon_mean=-0.1)
     assert said_of(made) == (
-        f"Base model has the highest mean max@128, 0.420. It is above the second, GRPO (+0.100 [no spread]). {ONE_SEED}"
+        "Base model has the highest mean max@128, 0.420. It is above the second, GRPO (+0.100 [no spread]). "
+        f"{CHOSEN} {ONE_SEED}"
     )
 
 

@@ -132,8 +132,8 @@ def _statements(given: Paired) -> Iterator[str]:
     if single:
         which = "each system" if len(single) == len(given.systems) else " and ".join(single)
         yield (
-            f"There is one set of samples of {which}: intervals and tests are about these samples and the models "
-            "that wrote them, and say nothing about how another training with the same method would do."
+            f"There is one set of samples of {which}: there, intervals and tests are about these samples and the "
+            "models that wrote them, not about how another training with the same method would do."
         )
     if given.metrics == ("pass",):
         yield "No max@k: a system has only counts of correct samples."

@@ -96,7 +96,10 @@ def _result(scores: Scores, config: Config, means: pd.DataFrame, changes: pd.Dat
         best = [str(policy) for policy in at.index[at == at.max()]]
         named, value = [labels[policy] for policy in best], f"the highest mean max@{k}, {at.max():.3f}"
         yield f"{_listed(named, 'and')} {'share' if best[1:] else 'has'} {value}."
-        yield from _compared(_at(changes, k), best, estimates.roles(config).grpo, labels)
+        compared = list(_compared(_at(changes, k), best, estimates.roles(config).grpo, labels))
+        yield from compared
+        if compared and len(at) > 2:
+            yield f"The intervals are not corrected for choosing the best of {len(at)} policies."
         yield from markdown.seed_notes(*scores.seed_range)
 
 
