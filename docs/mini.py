@@ -106,8 +106,9 @@ def primary(scores: Scores, config: Config) -> Iterator[str]:
     own, wide = (difference(scores, config, PAIR, *PRIMARY, level) for level in (0.95, 0.99))
     yield from markdown.head(["BoN mean − GRPO, MBPP max@128", "difference and 95 % interval", "p", "99 % interval"])
     ends = ", ".join(markdown.number(wide[end], "+.4f") for end in ("low", "high"))
-    many = f"{len(scores.cells['grpo', 'mbpp'].seeds)} seeds"
-    yield markdown.row([many, with_ends(own, "+.4f"), markdown.p_value(own["p_mean"]), f"[{ends}]"])
+    yield markdown.row(
+        [f"{seeds(scores, 'grpo')} seeds", with_ends(own, "+.4f"), markdown.p_value(own["p_mean"]), f"[{ends}]"]
+    )
 
 
 def means(pair: Scores, every: Scores) -> Iterator[str]:
@@ -122,8 +123,7 @@ def means(pair: Scores, every: Scores) -> Iterator[str]:
 
 def of_the_pair(scores: Scores, config: Config) -> Iterator[str]:
     """BoN mean − GRPO at every k, as the plan describes them: without tests."""
-    columns = [*NAMES, "by seed"]
-    yield from markdown.head(["BoN mean − GRPO", *(NAMES.get(one, f"MBPP {one}") for one in columns)])
+    yield from markdown.head(["BoN mean − GRPO", *NAMES.values(), "MBPP by seed"])
     for k in config.report.ks:
         found = [with_ends(difference(scores, config, PAIR, one, k), "+.3f") for one in NAMES]
         yield markdown.row([f"max@{k}", *found, by_seed(scores, PAIR, "mbpp", k)])
@@ -134,7 +134,7 @@ def humaneval(scores: Scores, config: Config) -> Iterator[str]:
     yield from markdown.head(["HumanEval by seed", "max@1", "cut at the token limit"])
     alone = [load.load(config.model_copy(update={"seeds": (seed,)})) for seed in scores.configured]
     for row in PAIR[::-1]:
-        values = ", ".join(f"{one.mean(row, 'humaneval', 'max@1'):.3f}" for one in alone)
+        values = ", ".join(f"{mean:.3f}" for mean in seed_means(scores, row, "humaneval", 1))
         cut = ", ".join(f"{one.cells[row, 'humaneval'].truncated:.2f}" for one in alone)
         yield markdown.row([scores.labels[row], values, cut])
 
@@ -142,7 +142,7 @@ def humaneval(scores: Scores, config: Config) -> Iterator[str]:
 def power_of_the_primary(scores: Scores) -> Iterator[str]:
     """Of the stopping rule now, and of all six seeds."""
     parts = power.components(scores, PAIR, PRIMARY[0], f"max@{PRIMARY[1]}")
-    problems, now = scores.problems(PRIMARY[0]), len(scores.cells["grpo", "mbpp"].seeds)
+    problems, now = scores.problems(PRIMARY[0]), len(scores.configured)
     designs = {f"{now} seeds, 99 %": (now, 0.99), f"{now} seeds, 95 %": (now, 0.95), "6 seeds, 95 %": (6, 0.95)}
     yield from markdown.head([f"true difference; seeds vary by {parts.seed**0.5:.3f}", *designs])
     for true in (0.015, 0.02, 0.03):
