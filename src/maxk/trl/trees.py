@@ -80,7 +80,7 @@ def build(input_ids: Tensor, attention_mask: Tensor, kept: int) -> Tree:
         "input_ids": laid_out(sequences[sequence, source], 0),
         "shift_labels": laid_out(np.where(column < start, IGNORED, sequences[sequence, column]), IGNORED),
         "position_ids": laid_out(source - begins[sequence], 0),
-        "attention_mask": _seen(ends.reshape(len(sizes), -1)).to(input_ids.device),
+        "attention_mask": _seen(torch.from_numpy(ends.reshape(len(sizes), -1)).to(input_ids.device)),
     }
     return Tree(inputs, torch.from_numpy(path[sequence_of.ravel(), start:]).to(input_ids.device))
 
@@ -99,9 +99,8 @@ def _nodes(sequences: Any, start: int) -> tuple[Any, Any, Any]:
     return exists & differs, exists, first
 
 
-def _seen(ends: Any) -> Tensor:
+def _seen(ends: Tensor) -> Tensor:
     """A node attends to its ancestors and itself, padding to itself: [prompts, nodes] → [prompts, 1, nodes, nodes]."""
-    prompts, nodes = ends.shape
-    place = np.arange(prompts * nodes).reshape(prompts, nodes)
+    place = torch.arange(ends.numel(), device=ends.device).view_as(ends)
     earlier = place[:, None, :] <= place[:, :, None]
-    return torch.from_numpy(earlier & (place[:, :, None] < ends[:, None, :]))[:, None]
+    return (earlier & (place[:, :, None] < ends[:, None, :]))[:, None]
