@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -35,12 +36,20 @@ def test_bugs_keep_their_traceback(configured: Config, monkeypatch: pytest.Monke
         cli.main(["score", "base"])
 
 
+@pytest.mark.parametrize("start", ["python -m maxk", "maxk"])
 @pytest.mark.parametrize(
     ("importing", "status", "said"),
     [("maxk.cli", -signal.SIGINT, ""), ("maxk.stages.doctor", 128 + signal.SIGINT, "maxk doctor: interrupted\n")],
 )
-def test_ctrl_c_in_an_import_ends_without_a_traceback(importing: str, status: int, said: str) -> None:
+def test_ctrl_c_in_an_import_ends_without_a_traceback(
+    start: str, importing: str, status: int, said: str, root: Path
+) -> None:
     """Also before there is a command line that could say anything."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    module, _, function = project["scripts"]["maxk"].partition(":")
+    called = 'runpy.run_module("maxk", run_name="__main__", alter_sys=True)'
+    if start == "maxk":  # what pip writes into the script
+        called = f"from {module} import {function}; sys.exit({function}())"
     code = f"""
 import runpy, signal, sys
 class Finder:
@@ -49,7 +58,7 @@ class Finder:
 sys.meta_path.insert(0, Finder)
 sys.argv = ["maxk", "doctor"]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run in a shell's background
-runpy.run_module("maxk", run_name="__main__", alter_sys=True)
+{called}
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (status, said)

@@ -62,9 +62,11 @@ def test_the_sums(config: Config, rates: Rates, tmp_path: Path, monkeypatch: pyt
     assert train.disk_gb == pytest.approx(2 * profile.policy_gb.value)
     peak = plan.peak_disk_gb(config.model_copy(update={"gpus": 1}), rows, profile)
     assert peak == pytest.approx(train.disk_gb + sample.disk_gb + 3 * profile.checkpoint_gb.value)  # one at a time
-    total = next(line for line in plan.lines(config, rates, "7b-h100", 1) if "\ntotal " in line).splitlines()[-1]
+    monkeypatch.setenv("COLUMNS", "200")
+    [total] = [line for line in "\n".join(plan.lines(config, rates, "7b-h100", 1)).splitlines() if " total " in line]
     jobs, samples = 1 + 1 + train.jobs + sample.jobs + verify.jobs + 3, train.samples + sample.samples
-    assert total.split()[:6] == ["total", f"{jobs:.0f}", "-", "-", "-", f"{samples:,.0f}"]
+    minutes = 60 * (train.device_hours + sample.device_hours)
+    assert total.split()[:8] == ["total", f"{jobs:.0f}", "–", "–", "–", f"{minutes:.0f}", "min", f"{samples:,.0f}"]
 
 
 def test_the_experiments_that_a_plan_leaves_out_are_named(defaults: dict, rates: Rates, root: Path) -> None:
@@ -208,8 +210,22 @@ def test_every_shipped_configuration_has_a_plan(
     monkeypatch.chdir(root)
     assert cli.main(["plan", "--config", f"config/{name}.yaml"]) == 0
     said = capsys.readouterr().out
-    for part in ("train grpo ", "sample", "verify", "total", "GPU time", "generated_tokens_per_s"):
+    for part in ("train grpo ", "sample", "verify", "total", "CPU time", "generated_tokens_per_s"):
         assert part in said
+    assert ("GPU time" in said) is (name != "config")  # it is for CPU cores
+
+
+@pytest.mark.parametrize("name", ["config", "mini", "paper"])
+def test_the_table_fits_a_terminal_of_80_columns(
+    name: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In two parts, each of which names the stages."""
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main(["plan", "--config", f"config/{name}.yaml"]) == 0
+    table, _, _ = capsys.readouterr().out.partition("\nat least ")
+    assert max(map(len, table.splitlines())) <= 80
+    assert table.count("\n stage ") == table.count("\n verify ") == 2
 
 
 def test_an_experiment_is_planned(
@@ -217,6 +233,7 @@ def test_an_experiment_is_planned(
 ) -> None:
     """The paper's k sweep: k = 1, 4, 16 and 64 with n = 64 completions, eight times the samples of the main tables."""
     monkeypatch.chdir(root)
+    monkeypatch.setenv("COLUMNS", "200")
     paper = configuration.experiment("config/paper.yaml")
     sweep = paper.restricted_to("k_sweep")
     trained = {
@@ -226,7 +243,7 @@ def test_an_experiment_is_planned(
     assert trained == {(1, 64), (4, 64), (16, 64), (64, 64)}
     assert cli.main(["plan", "--config", "config/paper.yaml", "--experiment", "k_sweep"]) == 0
     [row] = [
-        line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("train bon_loo1_n64_k64 ")
+        line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(" train bon_loo1_n64_k64 ")
     ]
     assert f"{8 * 2490 * 8:,}" in row
     assert cli.main(["plan", "--config", "config/paper.yaml", "--experiment", "sweep"]) == 2

@@ -83,6 +83,8 @@ def test_it_opens_on_the_result_and_ends_with_the_jobs(small: Experiment) -> Non
     assert "Not the paper's setting (generated tasks)" in said
     assert "One training seed: no claim about methods" in said
     assert re.search(r"<tr><td>train</td><td>2</td><td>5</td><td>2</td><td>3</td></tr>", html)
+    assert "train 2 jobs, 5 s " in said  # wall clock, since CPU time is not wholly known
+    assert "CPU time is a lower bound." in said
 
 
 def test_it_is_sound_html_that_needs_nothing_beside_it(small: Experiment) -> None:

@@ -64,7 +64,9 @@ def configuration(config: Config) -> str:
 def stages(layout: Layout) -> dict[str, Any]:
     """By stage with a recorded job: jobs, and their times in seconds (`wall`, `cpu`, `longest`); some ran in parallel.
 
-    From Snakemake's benchmark files. A job shorter than Snakemake's first measurement counts with no CPU time.
+    From Snakemake's benchmark files. CPU time is a lower bound: Snakemake samples a job's processes every 0.5 s, from
+    about 15 s on every 30 s. It misses what follows the last sample, and processes that end between two samples:
+    programs under test. `getrusage` would miss these too: bubblewrap does not wait for the process that starts them.
     """
     folder = Path(layout.root, "benchmarks")
     jobs = [

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from maxk.artifacts import files, records
 from maxk.config import Config, HubBase, read_yaml
 from maxk.errors import UserError, counted, suggest
+from maxk.reporting import markdown, terminal
 from maxk.resources import gpus, memory
 
 SECONDS = 3600.0
@@ -230,7 +231,7 @@ def lines(config: Config, rates: Rates, name: str, cores: int, here: bool = Fals
     datasets = counted(len(config.evaluated), "dataset")
     yield f"{config.name}: {counted(len(config.policies), 'policy', 'policies')} on {datasets}, rates of {name}"
     yield ""
-    yield _table(rows)
+    yield terminal.fitted(_table(rows))
     yield ""
     on_gpus, on_cores, in_turn = wall_hours(config, rows, profile, cores)
     devices = _devices(config, profile)
@@ -259,11 +260,15 @@ def lines(config: Config, rates: Rates, name: str, cores: int, here: bool = Fals
 
 
 def _table(rows: pd.DataFrame) -> str:
-    """The rows and their sum."""
+    """The rows and their sum, with the columns that any row has, as a pipe table."""
     total = rows.sum().where(~rows.columns.isin(["gpus", "memory_gb", "hours"]), 0)
     table = pd.concat([rows, total.to_frame("total").T])
-    shown = {heading: table[column].map(form) for column, (heading, form) in _SHOWN.items()}
-    return pd.DataFrame(shown).where((table != 0).set_axis(list(shown), axis=1), "-").to_string()
+    shown = {column: of for column, of in _SHOWN.items() if table[column].any()}
+    lines = markdown.head(["stage", *(heading for heading, _ in shown.values())])
+    for stage, values in table.iterrows():
+        cells = [form(values[column]) if values[column] else "–" for column, (_, form) in shown.items()]
+        lines.append(markdown.row([markdown.escape(str(stage)), *cells]))
+    return "\n".join(lines)
 
 
 def _count(value: float) -> str:
@@ -282,14 +287,15 @@ def _size(gb: float) -> str:
     return f"{gb * 1e3:.1f} MB" if gb < 1 else f"{gb:,.1f} GB"
 
 
+# In an order that folds to two tables on a terminal of 80 columns.
 _SHOWN: dict[str, tuple[str, Callable[[float], str]]] = {
     "jobs": ("jobs", _count),
     "gpus": ("GPUs/job", "{:g}".format),
     "memory_gb": ("memory/job", _size),
     "hours": ("time/job", _time),
+    "device_hours": ("GPU time", _time),
     "samples": ("samples", _count),
     "tests": ("test runs", _count),
-    "device_hours": ("GPU time", _time),
     "core_hours": ("CPU time", _time),
     "disk_gb": ("disk", _size),
 }

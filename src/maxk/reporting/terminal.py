@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -32,6 +33,13 @@ def write(text: str, file: IO[str] | None = None, whole: str = "") -> None:
             console.print()
         for part in folded(block, console.width) if table else [block]:
             console.print(Markdown(re.sub(r"</?u>", "*", part)))
+
+
+def fitted(table: str) -> str:
+    """A pipe table as plain text: one table, or several where it is wider than the terminal."""
+    printed = io.StringIO()
+    write(table, printed)
+    return "\n".join(line.rstrip() for line in printed.getvalue().splitlines()).strip("\n")
 
 
 def _shortened_in(text: str, width: int) -> str:
