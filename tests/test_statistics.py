@@ -13,12 +13,14 @@ from maxk.reporting import markdown
 from maxk.statistics import (
     Crossing,
     combined,
+    critical,
     crossing,
     difference,
     holm,
     mean,
     sign_flip_p,
     t_quantile,
+    tail,
     wilcoxon_signed_rank,
 )
 
@@ -85,6 +87,31 @@ def test_a_test_of_5_percent_rejects_about_that_at_every_spread_between_seeds(se
         variance, df = combined(1.0, of_seeds, interaction, 1e6, seed_df)
         size = 100 * (2 * stats.norm.sf(stats.t.ppf(0.975, df) * np.sqrt(variance / (1 + spread)))).mean()
         assert lowest <= size <= highest
+
+
+@pytest.mark.parametrize(("seed_df", "most"), [(1, 1.3), (2, 1.15), (4, 1.15), (8, 1.15)])
+@pytest.mark.parametrize("interaction", [0.0, 0.35, 0.75])
+def test_tests_of_1_and_01_percent_reject_about_that(seed_df, most, interaction):
+    """As above; by Student's t with the estimated degrees of freedom up to ten times as often."""
+    chances = (np.arange(20_000) + 0.5) / 20_000
+    for spread, alpha in itertools.product((0.0, 0.3, 1.0, 3.0, 10.0, 100.0), (0.01, 0.001)):
+        expected = interaction + spread
+        of_seeds = expected * stats.chi2.ppf(chances, seed_df) / seed_df
+        variance, df = combined(1.0, of_seeds, interaction, 1e6, seed_df)
+        at = np.linspace(1e-6, 1, 200)
+        bounds = np.interp(1 / df, at, [critical(alpha, 1 / one, seed_df) for one in at])
+        size = (2 * stats.norm.sf(bounds * np.sqrt(variance / (1 + spread)))).mean()
+        assert size <= most * alpha
+
+
+def test_p_values_below_5_percent_have_the_tail_of_the_seeds():
+    """Twice the distance at which p is 0.05 has the p-value of twice that distance for t at the seeds' df."""
+    at_5_percent = critical(0.05, 30, 2)
+    assert tail(at_5_percent, 30, 2) == pytest.approx(0.05)
+    assert tail(2 * at_5_percent, 30, 2) == pytest.approx(2 * stats.t.sf(2 * stats.t.isf(0.025, 2), 2), rel=1e-3)
+    assert tail(2 * at_5_percent, 30, 0) == pytest.approx(2 * stats.t.sf(2 * stats.t.isf(0.025, 30), 30), rel=1e-3)
+    for p in (0.3, 0.05, 0.01, 1e-4):
+        assert tail(critical(p, 30, 2), 30, 2) == pytest.approx(p, rel=1e-3)
 
 
 def test_heavy_tails_over_problems_lower_the_degrees_of_freedom_of_a_comparison_of_methods():

@@ -36,9 +36,11 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 # Calibrated by simulation (docs/statistics.md): the least variance, as a fraction of that between seeds, and how much
-# the excess kurtosis of a sample lowers the degrees of freedom (½ in theory, for the kurtosis of the population).
+# the excess kurtosis of a sample lowers the degrees of freedom (½ in theory, for the kurtosis of the population). Tests
+# below TAIL have the tail of the spread between seeds (`critical`).
 LEAST_OF_SEEDS = 0.75
 PER_KURTOSIS = 1.5
+TAIL = 0.05
 # Rewards lie in [0, 1], and so do means of max@k and pass@k.
 MEAN_BOUNDS, DIFFERENCE_BOUNDS = (0.0, 1.0), (-1.0, 1.0)
 NO_SPREAD = 1e-24  # variance of equal values, up to rounding
@@ -73,7 +75,7 @@ class Estimate:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
         if not self._spread and self._chance_of_no_spread > 1 - level:
             return bounds
-        halves = (float(t_quantile(1 - level, df)) * math.sqrt(variance) for variance, df in self._spread)
+        halves = (critical(1 - level, df, seed_df) * math.sqrt(variance) for variance, df, seed_df in self._spread)
         half = max(halves, default=0.0)
         low, high = np.clip((self.value - half, self.value + half), *bounds)  # NaN stays
         return float(low), float(high)
@@ -85,14 +87,17 @@ class Estimate:
         """
         if self.value == 0 or math.isnan(self.variance):
             return 1.0
-        tails = (t_tail(abs(self.value) / math.sqrt(variance), df) for variance, df in self._spread)
+        tails = (tail(abs(self.value) / math.sqrt(variance), df, seed_df) for variance, df, seed_df in self._spread)
         return max(tails, default=self._chance_of_no_spread)
 
     @property
-    def _spread(self) -> list[tuple[float, float]]:
-        """The two variances and their degrees of freedom, but for those that are zero; with one seed they are one."""
-        both = dict.fromkeys([(self.variance, self.df), (self.problem_variance, self.problem_df)])
-        return [(variance, df) for variance, df in both if not variance <= NO_SPREAD]  # NaN stays
+    def _spread(self) -> list[tuple[float, float, float]]:
+        """Of the two statements: variance, its degrees of freedom and those of seeds (0: seeds fixed), if it has any.
+
+        With one seed the two are one.
+        """
+        both = dict.fromkeys([(self.variance, self.df, self.seed_df), (self.problem_variance, self.problem_df, 0.0)])
+        return [one for one in both if not one[0] <= NO_SPREAD]  # NaN stays
 
     @property
     def _chance_of_no_spread(self) -> float:
@@ -167,6 +172,30 @@ def combined(
     w = np.minimum(1.0, np.divide(seeds, variance, out=np.zeros(variance.shape), where=variance > 0))
     few = np.sqrt(w) if seed_df < 2 else w**2 * (1 + 4 / seed_df * (1 - w))
     return variance, np.maximum(1.0, 1 / (few / seed_df + (1 - w) ** 2 / np.asarray(problem_df)))
+
+
+def critical(alpha: float, df: float, seed_df: float) -> float:
+    """How many standard deviations a two-sided test at `alpha` asks for; `df` and `seed_df` as in `Estimate`.
+
+    Student's t at `df`, but below 5 % the tail falls as that of t at `seed_df` does,
+
+        t(alpha; df_seeds) · t(0.05; df) / t(0.05; df_seeds).
+
+    The estimated df is large where V_seeds happens to be small. With two seeds and the tail of t at `df`, a test of 1 %
+    therefore rejects up to 2.2 %, and one of 0.1 % up to 0.94 %; with this tail 1.03 % and 0.10 %
+    (`benchmarks/interval_tails.py`).
+    """
+    if not seed_df or alpha >= TAIL:
+        return float(t_quantile(alpha, df))
+    return float(t_quantile(alpha, seed_df) * t_quantile(TAIL, df) / t_quantile(TAIL, seed_df))
+
+
+def tail(t: float, df: float, seed_df: float) -> float:
+    """The level at which `critical` is t: the two-sided p-value."""
+    p = t_tail(t, df)
+    if not seed_df or p >= TAIL:
+        return p
+    return t_tail(t * float(t_quantile(TAIL, seed_df) / t_quantile(TAIL, df)), seed_df)
 
 
 def interaction(values: Floats) -> float:

@@ -20,7 +20,7 @@ import pandas as pd
 from maxk.errors import UserError, counted, lookup, unknown
 from maxk.reporting import markdown
 from maxk.reporting.load import Scores
-from maxk.statistics import Floats, combined, interaction, t_quantile
+from maxk.statistics import Floats, combined, critical, interaction
 
 SIMULATIONS = 20_000
 LEVEL = 0.95
@@ -76,20 +76,16 @@ def power(parts: Components, difference: float, problems: int, seeds: int, level
     of_both = estimated(rest, df_seed * df_problem)
     means = estimated(of_problems, df_problem), estimated(of_seeds, df_seed)
     variance, df = combined(*means, of_both, df_problem, df_seed)
-    of_trainings = t_quantile(1 - level, df_problem) ** 2 * means[0]
-    return float(np.mean(seen**2 > np.maximum(_critical(df, level) ** 2 * variance, of_trainings)))
-
-
-def _critical(df: Floats, level: float) -> Floats:
-    """Quantiles of Student's t, interpolated in 1/df."""
-    return np.interp(1 / df, *_quantiles(level))
+    of_methods = np.interp(1 / df, *_bounds(level, df_seed)) ** 2 * variance
+    of_trainings = critical(1 - level, df_problem, 0) ** 2 * means[0]
+    return float(np.mean(seen**2 > np.maximum(of_methods, of_trainings)))
 
 
 @cache
-def _quantiles(level: float) -> tuple[Floats, Floats]:
-    """Values of 1/df and the quantiles there."""
+def _bounds(level: float, df_seed: int) -> tuple[Floats, Floats]:
+    """Values of 1/df and the bounds of the test there."""
     at = np.linspace(1e-4, 1, 500)
-    return at, np.array([float(t_quantile(1 - level, 1 / one)) for one in at])
+    return at, np.array([critical(1 - level, 1 / one, df_seed) for one in at])
 
 
 def table(

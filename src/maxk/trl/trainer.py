@@ -87,7 +87,7 @@ class MaxkTrainer(GRPOTrainer):
     def _can_share_prefixes(self) -> bool:
         """Whether trees support the model, and completions are few and short enough.
 
-        On GPUs trees were not measured, and flash attention takes no masks.
+        On a GPU trees took longer and more memory (`benchmarks/README.md`), and flash attention takes no masks.
         """
         on_cpu = self.accelerator.device.type == "cpu"
         small = self.num_generations * self.max_completion_length <= trees.NODES
