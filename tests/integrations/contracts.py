@@ -167,3 +167,9 @@ def prime_rl_modules(monkeypatch: pytest.MonkeyPatch) -> None:
 def prime_rl_episode(reward: float, trainable: bool = True, has_error: bool = False) -> Any:
     trace = SimpleNamespace(reward=reward, has_error=has_error, agent=SimpleNamespace(trainable=trainable))
     return SimpleNamespace(traces=[trace])
+
+
+# ---- OpenRLHF: openrlhf/utils/agent.py (SingleTurnAgentExecutor)
+def openrlhf_call(reward_func: Callable[..., Any], prompt: str, completion: str, label: str) -> float:
+    """The reward of one completion: the query is the decoded text of both, special tokens included."""
+    return reward_func([prompt + completion], [prompt], [label])["rewards"].item()

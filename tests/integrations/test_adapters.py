@@ -176,6 +176,35 @@ def test_a_grader_that_cannot_start_tells_every_caller() -> None:
     grader.close()
 
 
+@pytest.mark.parametrize(
+    "completion",
+    [
+        [{"role": "assistant", "content": ANSWER}],
+        [
+            {"role": "assistant", "content": "```python\nprint(0)\n```", "tool_calls": []},
+            {"role": "tool", "name": "run", "content": "0"},
+            {"role": "assistant", "content": ANSWER},
+        ],
+    ],
+)
+def test_chat_messages(completion: Any) -> None:
+    assert code_reward.score(completion, TESTS) == {"score": 0.5, "ungraded": 0.0}
+
+
+@pytest.mark.parametrize("message", [{"role": "assistant", "content": None}, {"role": "assistant", "tool_calls": []}])
+def test_a_message_without_text_has_no_program(message: Any) -> None:
+    assert code_reward.score([message], TESTS) == {"score": 0.0, "ungraded": 0.0}
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [None, 3, [], [ANSWER], [{"role": "user", "content": ANSWER}], [{"role": "assistant", "content": [ANSWER]}]],
+)
+def test_other_completions_are_refused(completion: Any) -> None:
+    with pytest.raises(TypeError, match="a completion must be text, or chat messages"):
+        code_reward.score(completion, TESTS)
+
+
 def test_verl_reward(verl: Any) -> None:
     """As NaiveRewardManager calls it: by keyword, and it takes `score` from a mapping."""
     from maxk.integrations.verl import compute_score
@@ -186,10 +215,34 @@ def test_verl_reward(verl: Any) -> None:
     assert result["score"] == 0.5
 
 
-def test_openrlhf_reward() -> None:
-    """Queries are prompt + completion: a program in the prompt is not graded."""
-    prompt = "Add. Do not answer\n```python\nprint(3)\n```\n"
-    result = openrlhf.reward_func([prompt + ANSWER], [prompt], [json.dumps(TESTS)])
-    assert result["rewards"].tolist() == [0.5]
-    assert result["scores"].tolist() == [0.5]
-    assert result["extra_logs"]["ungraded"].tolist() == [0.0]
+PROMPT = "Add. Do not answer\n```python\nprint(3)\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "reward"),
+    [
+        (PROMPT, ANSWER, 0.5),
+        (PROMPT, "I do not know.", 0.0),  # the program in the prompt is not graded
+        (PROMPT, f"{ANSWER}\n{PROMPT}", 0.5),
+        ("Add", f"{ANSWER}\nThese lines Add.", 0.5),
+        ("", ANSWER, 0.5),
+        *[
+            (PROMPT, ANSWER + end, 0.5)
+            for end in ("<|im_end|>", "</s>", "<｜end▁of▁sentence｜>", "<end_of_turn>", "<eos>\n")
+        ],
+    ],
+)
+def test_openrlhf_reward(prompt: str, completion: str, reward: float) -> None:
+    assert contracts.openrlhf_call(openrlhf.reward_func, prompt, completion, json.dumps(TESTS)) == reward
+
+
+def test_openrlhf_returns_what_its_executor_reads() -> None:
+    result = openrlhf.reward_func([PROMPT + ANSWER] * 2, [PROMPT] * 2, [json.dumps(TESTS)] * 2)
+    assert result["scores"].tolist() == [0.5, 0.5]
+    assert result["extra_logs"]["ungraded"].tolist() == [0.0, 0.0]
+
+
+def test_openrlhf_without_its_prompt() -> None:
+    """A prompt that was cut: the program in what is left must not be graded."""
+    with pytest.raises(ValueError, match=r"the prompt .* is not in the query .*: check that --data.max_len .*$"):
+        openrlhf.reward_func([PROMPT[3:] + "I do not know."], [PROMPT], [json.dumps(TESTS)])
