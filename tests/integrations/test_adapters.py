@@ -15,7 +15,7 @@ import torch
 
 from enumeration import leave_one_out
 from maxk.integrations import code_reward, groups, openrlhf, rllm, skyrl, slime
-from maxk.objectives import make
+from maxk.objectives import Objective, make
 
 SPEC = {"type": "bon_loo1", "k": 2}
 GROUP_A, GROUP_B = [1.0, 1.0, 0.0, 0.0], [0.5, 0.0, 0.0, 1.0]
@@ -51,6 +51,12 @@ def test_an_objective_scaled_by_the_batch_refuses_groups_of_two_sizes() -> None:
         groups.group_advantages(objective, torch.ones(5), ["x", "y", "x", "y", "x"])
 
 
+@pytest.mark.parametrize("ids", [["x", None, "x", None], ["x", "x", "x"], ["x"] * 5])
+def test_a_completion_without_a_group_is_refused(ids: list[str | None]) -> None:
+    with pytest.raises(ValueError, match=r"completion 1 has no id of its prompt|argument 2 is (shorter|longer)"):
+        groups.group_advantages(make(SPEC), torch.ones(4), ids)
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -62,6 +68,48 @@ def test_an_objective_scaled_by_the_batch_refuses_groups_of_two_sizes() -> None:
 def test_objectives_that_would_be_others_are_refused(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         groups.on_policy_objective(spec, "verl")
+
+
+def penalised(objective: Objective, rewards: list[float], size: float) -> float:
+    """How far a KL of this size in the rewards moves advantages; estimates of a KL have either sign."""
+    given = torch.tensor([rewards], dtype=torch.float64)
+    kl = torch.tensor([[1.0, -2.5, 2.0, -1.0]], dtype=torch.float64)
+    return (objective(given - size * kl) - objective(given)).abs().max().item()
+
+
+def spec_of(name: str) -> dict[str, Any]:
+    return {"type": name, "k": 2, **({"m": 1} if name == "bon_topm" else {})}
+
+
+DIFFERENT, TIES, EQUAL = [1.0, 0.5, 0.25, 0.0], [1.0, 1.0, 0.5, 0.0], [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "rewards"),
+    [
+        *[
+            (name, (DIFFERENT, TIES, EQUAL))
+            for name in ("bon_loo1", "bon_loo2", "bon_topm", "order_statistic", "rs_grpo")
+        ],
+        *[(name, (DIFFERENT, TIES)) for name in ("grpo", "bon_mean", "passk_analytic")],
+        *[(name, (DIFFERENT,)) for name in ("bon_distill", "bon_max_mean", "bon_max_second")],
+    ],
+)
+def test_a_small_kl_in_the_reward_moves_advantages_little(name: str, rewards: tuple[list[float], ...]) -> None:
+    """Where docs/integrations.md says so ("A KL in the reward")."""
+    for group in rewards:
+        assert penalised(make(spec_of(name)), group, 1e-7) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "rewards"),
+    [
+        *[(name, EQUAL) for name in ("grpo", "bon_mean", "passk_analytic", "maxrl")],
+        *[(name, TIES) for name in ("bon_distill", "bon_max_mean", "bon_max_second", "grpo_binary")],
+    ],
+)
+def test_a_small_kl_in_the_reward_decides(name: str, rewards: list[float]) -> None:
+    assert penalised(make(spec_of(name)), rewards, 1e-3) > 0.2
 
 
 # ---- estimators
@@ -87,6 +135,27 @@ def test_verl_without_an_objective(verl: Any, config: Any) -> None:
         contracts.verl_call(verl, REWARDS, MASK, UID, config)
 
 
+MEANINGLESS = ["grpo_binary", "maxrl", {"type": "bon_loo1", "k": 2, "binary": True}]
+
+
+@pytest.mark.parametrize("spec", MEANINGLESS)
+def test_verl_with_a_kl_in_the_reward(verl: Any, spec: Any) -> None:
+    spec = {"type": spec} if isinstance(spec, str) else spec
+    config = {"adv_estimator": "maxk", "use_kl_in_reward": True}
+    with pytest.raises(ValueError, match="needs rewards from which no KL is subtracted: set use_kl_in_reward=False"):
+        contracts.verl_call(verl, REWARDS, MASK, UID, {**config, "maxk": spec})
+    contracts.verl_call(verl, REWARDS, MASK, UID, {**config, "use_kl_in_reward": False, "maxk": spec})
+    contracts.verl_call(verl, REWARDS, MASK, UID, {**config, "maxk": SPEC})
+
+
+@pytest.mark.parametrize("spec", MEANINGLESS)
+def test_skyrl_with_a_kl_in_the_reward(spec: Any) -> None:
+    with pytest.raises(ValueError, match="needs rewards from which no KL is subtracted: set use_kl_in_reward=False"):
+        contracts.skyrl_call(skyrl.estimator(spec), REWARDS, MASK, UID, use_kl_in_reward=True)
+    contracts.skyrl_call(skyrl.estimator(spec), REWARDS, MASK, UID)
+    contracts.skyrl_call(skyrl.estimator(SPEC), REWARDS, MASK, UID, use_kl_in_reward=True)
+
+
 def test_skyrl(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = contracts.skyrl_registry(monkeypatch)
     skyrl.register(SPEC)
@@ -108,6 +177,12 @@ def test_slime() -> None:
     raw, rewards = slime.post_process_rewards(SimpleNamespace(maxk=SPEC), samples)
     assert raw == REWARDS.tolist()
     np.testing.assert_allclose(rewards, expected(), atol=1e-7)
+
+
+def test_slime_without_groups() -> None:
+    samples = [contracts.SlimeSample(None, reward) for reward in GROUP_A]
+    with pytest.raises(ValueError, match=r"completion 0 has no id of its prompt \(uid, group_index"):
+        slime.post_process_rewards(SimpleNamespace(maxk=SPEC), samples)
 
 
 def test_slime_without_an_objective() -> None:
