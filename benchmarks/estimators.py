@@ -2,8 +2,9 @@
 
     python benchmarks/estimators.py
 
-Both run on one thread, in turns; medians are compared. The loop over Listing 1 is timed on a tenth of the
-problems and scaled up. Exits with 1 if the ratio is below 100.
+Needs scipy, which `pip install '.[test]'` and `make environment` install. Both run on one thread, in turns; medians are
+compared. The loop over Listing 1 is timed on a tenth of the problems and scaled up. Exits with 1 if the ratio is below
+100.
 """
 
 from __future__ import annotations

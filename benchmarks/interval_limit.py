@@ -2,6 +2,8 @@
 
     python benchmarks/interval_limit.py       # about a minute on one core
 
+Needs scipy, which `pip install '.[test]'` and `make environment` install.
+
 The table of docs/statistics.md, "A limit for any procedure". Normal components and many problems: the variance of a
 difference between trainings, V_P, is known and is 1 here. A part V_I of it is the interaction of seeds and problems.
 Seeds add an unknown variance σ², about which only V_S is seen: (V_I + σ²) times a chi-squared variable with 2(S − 1)

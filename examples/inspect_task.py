@@ -1,6 +1,6 @@
 """An Inspect evaluation of code: 16 epochs, programs run in maxk's sandbox, unbiased max@1, max@4 and max@8.
 
-pip install 'maxk[grade]' inspect-ai
+pip install '.[grade]' inspect-ai    # in a checkout of maxk
 inspect eval examples/inspect_task.py --model hf/Qwen/Qwen2.5-Coder-0.5B-Instruct
 """
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # OpenRLHF with maxk's sandbox for rewards. It has no hook for advantages, so its own estimator stays.
-#   pip install 'maxk[torch,grade]' openrlhf
+#   pip install '.[torch,grade]' openrlhf    # in a checkout of maxk
 #   bash examples/openrlhf_train.sh data/train.jsonl Qwen/Qwen2.5-Coder-7B-Instruct
 # A line of the data: {"input": "Add two numbers.", "tests": "[{\"stdin\": \"1 2\\n\", \"expected\": \"3\\n\"}]"}
 set -euo pipefail

@@ -1,6 +1,6 @@
 """Train a code model for the best of 4 with plain TRL; the reward is the fraction of tests that a program passes.
 
-    pip install 'maxk[trl,grade]'
+    pip install '.[trl,grade]'    # in a checkout of maxk
     python examples/trl_train.py --model Qwen/Qwen2.5-Coder-0.5B-Instruct --output trained
 
 Only the trainer's class and its `objective` differ from a script with TRL's GRPOTrainer (docs/trainer.md).

@@ -1,6 +1,6 @@
 """A verifiers taskset whose reward is the fraction of tests passed, in maxk's sandbox on the machine that scores.
 
-    pip install 'maxk[grade]' verifiers
+    pip install '.[grade]' verifiers    # in a checkout of maxk
 
 Name `SmallPrograms` wherever verifiers (or prime-rl) takes a taskset.
 """

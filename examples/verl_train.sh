@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # verl with advantages for the best of 4 and maxk's sandbox for rewards. verl finds the estimator where maxk is installed:
-#   pip install 'maxk[torch,grade]' verl
+#   pip install '.[torch,grade]' verl    # in a checkout of maxk
 #   bash examples/verl_train.sh data/train.parquet data/test.parquet Qwen/Qwen2.5-Coder-7B-Instruct
 # The parquet files hold `prompt` and, in `reward_model.ground_truth`, the tests: '[{"stdin": "1\n", "expected": "2\n"}]'.
 set -euo pipefail

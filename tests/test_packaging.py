@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -109,6 +110,30 @@ def test_dependencies_are_ranges_with_a_lower_bound(project: dict) -> None:
         operators = {one.operator for one in requirement.specifier}
         if requirement.name != "maxk":
             assert operators == {"=="} if requirement.name in EXACT_TOOLS else ">=" in operators, requirement
+
+
+def test_commands_install_from_the_checkout(root: Path, project: dict) -> None:
+    """maxk is not on PyPI (docs/installation.md); in a checkout, `.` has the same extras."""
+    pages = [*root.glob("*.md"), *root.glob("config/*.md"), *root.glob("docs/*.md"), *root.glob("examples/*")]
+    commands = [one for path in pages for one in re.findall(r"pip install [^`#\n]*", path.read_text(encoding="utf-8"))]
+    assert [command for command in commands if re.search(r"\bmaxk\b", command)] == []
+    extras = {
+        extra for command in commands for found in re.findall(r"\.\[(.*?)\]", command) for extra in found.split(",")
+    }
+    assert {"torch", "grade", "trl", "track"} <= extras <= set(project["optional-dependencies"])
+
+
+def test_a_benchmark_says_that_it_needs_a_library_of_the_tests(root: Path, project: dict) -> None:
+    for_users, for_tests = ({one.name for one in requirements(project, extra)} for extra in ("all", "test"))
+    told = []
+    for path in sorted(root.glob("benchmarks/*.py")):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        names = {node.module or "" for node in ast.walk(module) if isinstance(node, ast.ImportFrom)}
+        names |= {alias.name for node in ast.walk(module) if isinstance(node, ast.Import) for alias in node.names}
+        for library in {name.partition(".")[0] for name in names} & (for_tests - for_users):
+            assert f"Needs {library}, which `pip install '.[test]'`" in (ast.get_docstring(module) or ""), path.name
+            told.append(path.name)
+    assert told
 
 
 def test_one_version_everywhere(root: Path) -> None:

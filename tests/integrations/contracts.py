@@ -98,7 +98,9 @@ def skyrl_registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[..., A
     return registry
 
 
-def skyrl_call(estimator: Callable[..., Any], rewards: torch.Tensor, mask: torch.Tensor, uid: list[str]) -> Any:
+def skyrl_call(
+    estimator: Callable[..., Any], rewards: torch.Tensor, mask: torch.Tensor, uid: list[str], **options: Any
+) -> Any:
     token_level_rewards = torch.zeros_like(mask)
     token_level_rewards[:, -1] = rewards
     return estimator(
@@ -109,7 +111,7 @@ def skyrl_call(estimator: Callable[..., Any], rewards: torch.Tensor, mask: torch
         grpo_norm_by_std=True,
         gamma=1.0,
         lambd=1.0,
-        config=SimpleNamespace(advantage_estimator="maxk"),
+        config=SimpleNamespace(**{"advantage_estimator": "maxk", "use_kl_in_reward": False, **options}),
     )
 
 
@@ -139,7 +141,7 @@ def rllm_call(estimator: Callable[..., Any], groups: list[list[float]]) -> list[
 
 # ---- slime: slime/ray/rollout.py (_post_process_rewards), slime/utils/types.py (Sample)
 class SlimeSample:
-    def __init__(self, group_index: int, reward: float) -> None:
+    def __init__(self, group_index: int | None, reward: float) -> None:
         self.group_index, self.reward = group_index, reward
 
     def get_reward_value(self, args: Any) -> float:
@@ -167,3 +169,9 @@ def prime_rl_modules(monkeypatch: pytest.MonkeyPatch) -> None:
 def prime_rl_episode(reward: float, trainable: bool = True, has_error: bool = False) -> Any:
     trace = SimpleNamespace(reward=reward, has_error=has_error, agent=SimpleNamespace(trainable=trainable))
     return SimpleNamespace(traces=[trace])
+
+
+# ---- OpenRLHF: openrlhf/utils/agent.py (SingleTurnAgentExecutor)
+def openrlhf_call(reward_func: Callable[..., Any], prompt: str, completion: str, label: str) -> float:
+    """The reward of one completion: the query is the decoded text of both, special tokens included."""
+    return reward_func([prompt + completion], [prompt], [label])["rewards"].item()

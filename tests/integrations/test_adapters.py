@@ -15,7 +15,7 @@ import torch
 
 from enumeration import leave_one_out
 from maxk.integrations import code_reward, groups, openrlhf, rllm, skyrl, slime
-from maxk.objectives import make
+from maxk.objectives import Objective, make
 
 SPEC = {"type": "bon_loo1", "k": 2}
 GROUP_A, GROUP_B = [1.0, 1.0, 0.0, 0.0], [0.5, 0.0, 0.0, 1.0]
@@ -51,6 +51,12 @@ def test_an_objective_scaled_by_the_batch_refuses_groups_of_two_sizes() -> None:
         groups.group_advantages(objective, torch.ones(5), ["x", "y", "x", "y", "x"])
 
 
+@pytest.mark.parametrize("ids", [["x", None, "x", None], ["x", "x", "x"], ["x"] * 5])
+def test_a_completion_without_a_group_is_refused(ids: list[str | None]) -> None:
+    with pytest.raises(ValueError, match=r"completion 1 has no id of its prompt|argument 2 is (shorter|longer)"):
+        groups.group_advantages(make(SPEC), torch.ones(4), ids)
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -62,6 +68,48 @@ def test_an_objective_scaled_by_the_batch_refuses_groups_of_two_sizes() -> None:
 def test_objectives_that_would_be_others_are_refused(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         groups.on_policy_objective(spec, "verl")
+
+
+def penalised(objective: Objective, rewards: list[float], size: float) -> float:
+    """How far a KL of this size in the rewards moves advantages; estimates of a KL have either sign."""
+    given = torch.tensor([rewards], dtype=torch.float64)
+    kl = torch.tensor([[1.0, -2.5, 2.0, -1.0]], dtype=torch.float64)
+    return (objective(given - size * kl) - objective(given)).abs().max().item()
+
+
+def spec_of(name: str) -> dict[str, Any]:
+    return {"type": name, "k": 2, **({"m": 1} if name == "bon_topm" else {})}
+
+
+DIFFERENT, TIES, EQUAL = [1.0, 0.5, 0.25, 0.0], [1.0, 1.0, 0.5, 0.0], [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "rewards"),
+    [
+        *[
+            (name, (DIFFERENT, TIES, EQUAL))
+            for name in ("bon_loo1", "bon_loo2", "bon_topm", "order_statistic", "rs_grpo")
+        ],
+        *[(name, (DIFFERENT, TIES)) for name in ("grpo", "bon_mean", "passk_analytic")],
+        *[(name, (DIFFERENT,)) for name in ("bon_distill", "bon_max_mean", "bon_max_second")],
+    ],
+)
+def test_a_small_kl_in_the_reward_moves_advantages_little(name: str, rewards: tuple[list[float], ...]) -> None:
+    """Where docs/integrations.md says so ("A KL in the reward")."""
+    for group in rewards:
+        assert penalised(make(spec_of(name)), group, 1e-7) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "rewards"),
+    [
+        *[(name, EQUAL) for name in ("grpo", "bon_mean", "passk_analytic", "maxrl")],
+        *[(name, TIES) for name in ("bon_distill", "bon_max_mean", "bon_max_second", "grpo_binary")],
+    ],
+)
+def test_a_small_kl_in_the_reward_decides(name: str, rewards: list[float]) -> None:
+    assert penalised(make(spec_of(name)), rewards, 1e-3) > 0.2
 
 
 # ---- estimators
@@ -87,6 +135,27 @@ def test_verl_without_an_objective(verl: Any, config: Any) -> None:
         contracts.verl_call(verl, REWARDS, MASK, UID, config)
 
 
+MEANINGLESS = ["grpo_binary", "maxrl", {"type": "bon_loo1", "k": 2, "binary": True}]
+
+
+@pytest.mark.parametrize("spec", MEANINGLESS)
+def test_verl_with_a_kl_in_the_reward(verl: Any, spec: Any) -> None:
+    spec = {"type": spec} if isinstance(spec, str) else spec
+    config = {"adv_estimator": "maxk", "use_kl_in_reward": True}
+    with pytest.raises(ValueError, match="needs rewards from which no KL is subtracted: set use_kl_in_reward=False"):
+        contracts.verl_call(verl, REWARDS, MASK, UID, {**config, "maxk": spec})
+    contracts.verl_call(verl, REWARDS, MASK, UID, {**config, "use_kl_in_reward": False, "maxk": spec})
+    contracts.verl_call(verl, REWARDS, MASK, UID, {**config, "maxk": SPEC})
+
+
+@pytest.mark.parametrize("spec", MEANINGLESS)
+def test_skyrl_with_a_kl_in_the_reward(spec: Any) -> None:
+    with pytest.raises(ValueError, match="needs rewards from which no KL is subtracted: set use_kl_in_reward=False"):
+        contracts.skyrl_call(skyrl.estimator(spec), REWARDS, MASK, UID, use_kl_in_reward=True)
+    contracts.skyrl_call(skyrl.estimator(spec), REWARDS, MASK, UID)
+    contracts.skyrl_call(skyrl.estimator(SPEC), REWARDS, MASK, UID, use_kl_in_reward=True)
+
+
 def test_skyrl(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = contracts.skyrl_registry(monkeypatch)
     skyrl.register(SPEC)
@@ -108,6 +177,12 @@ def test_slime() -> None:
     raw, rewards = slime.post_process_rewards(SimpleNamespace(maxk=SPEC), samples)
     assert raw == REWARDS.tolist()
     np.testing.assert_allclose(rewards, expected(), atol=1e-7)
+
+
+def test_slime_without_groups() -> None:
+    samples = [contracts.SlimeSample(None, reward) for reward in GROUP_A]
+    with pytest.raises(ValueError, match=r"completion 0 has no id of its prompt \(uid, group_index"):
+        slime.post_process_rewards(SimpleNamespace(maxk=SPEC), samples)
 
 
 def test_slime_without_an_objective() -> None:
@@ -176,6 +251,35 @@ def test_a_grader_that_cannot_start_tells_every_caller() -> None:
     grader.close()
 
 
+@pytest.mark.parametrize(
+    "completion",
+    [
+        [{"role": "assistant", "content": ANSWER}],
+        [
+            {"role": "assistant", "content": "```python\nprint(0)\n```", "tool_calls": []},
+            {"role": "tool", "name": "run", "content": "0"},
+            {"role": "assistant", "content": ANSWER},
+        ],
+    ],
+)
+def test_chat_messages(completion: Any) -> None:
+    assert code_reward.score(completion, TESTS) == {"score": 0.5, "ungraded": 0.0}
+
+
+@pytest.mark.parametrize("message", [{"role": "assistant", "content": None}, {"role": "assistant", "tool_calls": []}])
+def test_a_message_without_text_has_no_program(message: Any) -> None:
+    assert code_reward.score([message], TESTS) == {"score": 0.0, "ungraded": 0.0}
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [None, 3, [], [ANSWER], [{"role": "user", "content": ANSWER}], [{"role": "assistant", "content": [ANSWER]}]],
+)
+def test_other_completions_are_refused(completion: Any) -> None:
+    with pytest.raises(TypeError, match="a completion must be text, or chat messages"):
+        code_reward.score(completion, TESTS)
+
+
 def test_verl_reward(verl: Any) -> None:
     """As NaiveRewardManager calls it: by keyword, and it takes `score` from a mapping."""
     from maxk.integrations.verl import compute_score
@@ -186,10 +290,34 @@ def test_verl_reward(verl: Any) -> None:
     assert result["score"] == 0.5
 
 
-def test_openrlhf_reward() -> None:
-    """Queries are prompt + completion: a program in the prompt is not graded."""
-    prompt = "Add. Do not answer\n```python\nprint(3)\n```\n"
-    result = openrlhf.reward_func([prompt + ANSWER], [prompt], [json.dumps(TESTS)])
-    assert result["rewards"].tolist() == [0.5]
-    assert result["scores"].tolist() == [0.5]
-    assert result["extra_logs"]["ungraded"].tolist() == [0.0]
+PROMPT = "Add. Do not answer\n```python\nprint(3)\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "reward"),
+    [
+        (PROMPT, ANSWER, 0.5),
+        (PROMPT, "I do not know.", 0.0),  # the program in the prompt is not graded
+        (PROMPT, f"{ANSWER}\n{PROMPT}", 0.5),
+        ("Add", f"{ANSWER}\nThese lines Add.", 0.5),
+        ("", ANSWER, 0.5),
+        *[
+            (PROMPT, ANSWER + end, 0.5)
+            for end in ("<|im_end|>", "</s>", "<｜end▁of▁sentence｜>", "<end_of_turn>", "<eos>\n")
+        ],
+    ],
+)
+def test_openrlhf_reward(prompt: str, completion: str, reward: float) -> None:
+    assert contracts.openrlhf_call(openrlhf.reward_func, prompt, completion, json.dumps(TESTS)) == reward
+
+
+def test_openrlhf_returns_what_its_executor_reads() -> None:
+    result = openrlhf.reward_func([PROMPT + ANSWER] * 2, [PROMPT] * 2, [json.dumps(TESTS)] * 2)
+    assert result["scores"].tolist() == [0.5, 0.5]
+    assert result["extra_logs"]["ungraded"].tolist() == [0.0, 0.0]
+
+
+def test_openrlhf_without_its_prompt() -> None:
+    """A prompt that was cut: the program in what is left must not be graded."""
+    with pytest.raises(ValueError, match=r"the prompt .* is not in the query .*: check that --data.max_len .*$"):
+        openrlhf.reward_func([PROMPT[3:] + "I do not know."], [PROMPT], [json.dumps(TESTS)])

@@ -4,8 +4,9 @@
 
     grade("```python\\nprint(int(input()) + 1)\\n```", [{"stdin": "1\\n", "expected": "2\\n"}]).reward  # 1.0
 
-Tests are a list of `{"stdin": …, "expected": …}` (or pairs), or its JSON. One grader per process serves all callers:
-what arrives while it is busy is graded together, on all cores. `configure` sets its options before the first call.
+A completion is text, or a list of chat messages as TRL passes it (`completions.text_of`). Tests are a list of
+`{"stdin": …, "expected": …}` (or pairs), or its JSON. One grader per process serves all callers: what arrives while it
+is busy is graded together, on all cores. `configure` sets its options before the first call.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 from maxk.grading import Grader, Verdict, extract_program
 from maxk.grading.inputs import read_tests
 from maxk.grading.verdicts import Test
+from maxk.integrations.completions import text_of
 
 Submission = tuple[str | None, list[Test]]
 
@@ -35,11 +37,11 @@ class SharedGrader:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="maxk-grader")
         self.closed = False
 
-    def submit(self, completion: str, tests: Any) -> Future[Verdict]:
-        """The verdict to come of the program in a completion. Raises TypeError or ValueError for malformed tests."""
+    def submit(self, completion: Any, tests: Any) -> Future[Verdict]:
+        """The verdict to come of the program in a completion. Raises TypeError or ValueError for malformed ones."""
         verdict: Future[Verdict] = Future()
         read = read_tests(json.loads(tests) if isinstance(tests, str) else tests, "tests")
-        self._waiting.append((verdict, (extract_program(completion).program, read)))
+        self._waiting.append((verdict, (extract_program(text_of(completion)).program, read)))
         self._thread.submit(self._grade_waiting)
         return verdict
 
@@ -86,12 +88,12 @@ def shared() -> SharedGrader:
     return _shared
 
 
-def grade(completion: str, tests: Any) -> Verdict:
+def grade(completion: Any, tests: Any) -> Verdict:
     """The verdict of the program in a completion."""
     return shared().submit(completion, tests).result()
 
 
-def score(completion: str, tests: Any) -> dict[str, float]:
+def score(completion: Any, tests: Any) -> dict[str, float]:
     """`score`: the fraction of tests passed; `ungraded`: 1.0 if the grader itself failed, then the score is 0.0.
 
     For trainers that take no NaN. Where `ungraded` is not rare, the rewards are wrong: look at the grader.

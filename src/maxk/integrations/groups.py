@@ -29,15 +29,28 @@ def on_policy_objective(spec: Spec, tool: str) -> Objective:
     return objective
 
 
+def require_plain_rewards(objective: Objective) -> None:
+    """Raises ValueError for an objective that makes no sense of rewards less a KL (`use_kl_in_reward`)."""
+    binary = getattr(objective, "binary", False)
+    if binary or objective.plain_rewards:
+        name = f"{objective.type} with binary: true" if binary else objective.type
+        raise ValueError(
+            f"{name} needs rewards from which no KL is subtracted: set use_kl_in_reward=False and use_kl_loss=True"
+        )
+
+
 def group_advantages(objective: Objective, rewards: Tensor, groups: Iterable[Hashable]) -> Tensor:
     """Advantages [batch] of rewards [batch]; rows with equal `groups` are completions of one prompt, in any order.
 
-    Groups may differ in size, unless the objective is scaled by the whole batch. Raises ValueError for k > n.
+    Groups may differ in size, unless the objective is scaled by the whole batch. Raises ValueError for k > n, and for a
+    row without a group (None): such rows would pass for completions of one prompt.
     """
     import torch
 
     members: dict[Hashable, list[int]] = defaultdict(list)
-    for row, group in enumerate(groups):
+    for row, group in zip(range(len(rewards)), groups, strict=True):
+        if group is None:
+            raise ValueError(f"completion {row} has no id of its prompt (uid, group_index, …): it is None")
         members[group].append(row)
     by_size: dict[int, list[list[int]]] = defaultdict(list)
     for rows in members.values():

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from maxk.integrations.groups import Spec, on_policy_objective, token_advantages
+from maxk.integrations.groups import Spec, on_policy_objective, require_plain_rewards, token_advantages
 
 
 def register(spec: Spec, name: str = "maxk") -> None:
@@ -30,8 +30,10 @@ def estimator(spec: Spec) -> Any:
     objective = on_policy_objective(spec, "SkyRL")
 
     def advantages(
-        token_level_rewards: Tensor, response_mask: Tensor, index: Sequence[Any], **_: Any
+        token_level_rewards: Tensor, response_mask: Tensor, index: Sequence[Any], config: Any = None, **_: Any
     ) -> tuple[Tensor, Tensor]:
+        if getattr(config, "use_kl_in_reward", False):
+            require_plain_rewards(objective)
         return token_advantages(objective, token_level_rewards, response_mask, index)
 
     return advantages

@@ -20,7 +20,7 @@ from torch import Tensor
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from maxk.integrations import code_reward
-from maxk.integrations.groups import on_policy_objective, token_advantages
+from maxk.integrations.groups import on_policy_objective, require_plain_rewards, token_advantages
 
 
 @register_adv_est("maxk")
@@ -32,6 +32,8 @@ def advantages(
     if spec is None:
         raise ValueError("algorithm.maxk is not set: name an objective, such as +algorithm.maxk.type=bon_loo1")
     objective = on_policy_objective(dict(spec), "verl")
+    if config.get("use_kl_in_reward", False):
+        require_plain_rewards(objective)
     return token_advantages(objective, token_level_rewards, response_mask, index)
 
 

@@ -44,6 +44,7 @@ class GrpoBinary(Objective):
 
     type = "grpo_binary"
     label = "GRPO, binary reward"
+    plain_rewards = True
 
     def advantages(self, rewards: Tensor) -> Tensor:
         return z_scores((rewards == 1).to(rewards.dtype))
@@ -95,6 +96,7 @@ class MaxRl(Objective):
 
     type = "maxrl"
     label = "MaxRL"
+    plain_rewards = True
 
     def advantages(self, rewards: Tensor) -> Tensor:
         mean = rewards.mean(dim=1, keepdim=True)

@@ -56,6 +56,7 @@ class Objective:
     batch_scaled: ClassVar[bool] = False  # the scale is that of the batch: all groups must come in one call
     best_of_group: ClassVar[bool] = False  # without a key k, but trained for the best of the whole group: k = n
     zero_gradient_at_n: ClassVar[bool] = False  # at k = n all members of a group get the same weight
+    plain_rewards: ClassVar[bool] = False  # a penalty subtracted from the rewards would leave them without meaning
 
     def __init_subclass__(cls) -> None:
         declared = dict(vars(cls))

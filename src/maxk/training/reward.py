@@ -16,6 +16,7 @@ from maxk.artifacts.records import Problem
 from maxk.evaluation.problem_grader import submission
 from maxk.grading import Grader, Limits, Submission, extract_program
 from maxk.grading.verdicts import NOT_READY, NotReady
+from maxk.integrations.completions import text_of
 
 Rewards = list[float | None]  # None: could not be graded
 _Answer = tuple[str, str]  # a problem's id and the text of a completion
@@ -100,8 +101,3 @@ class PassRateReward:
 
 def _answers(completions: Sequence[Any], problem_id: Sequence[str]) -> list[_Answer]:
     return [(name, text_of(completion)) for completion, name in zip(completions, problem_id, strict=True)]
-
-
-def text_of(completion: Any) -> str:
-    """A completion's text, from a plain string or a chat message."""
-    return completion if isinstance(completion, str) else str(completion[0]["content"])

@@ -14,9 +14,9 @@ from transformers import StopStringCriteria
 from maxk.artifacts import models
 from maxk.errors import UserError
 from maxk.grading import extract_program
+from maxk.integrations.completions import text_of
 from maxk.sampling import prefixes, stopping
 from maxk.training.accelerate_config import REPLICATED
-from maxk.training.reward import text_of
 from maxk.trl import MaxkTrainer
 from maxk.trl.vllm import fixed_cache, own_port, report_finished
 

@@ -58,6 +58,18 @@ def test_a_config_without_the_objective() -> None:
         plugin.advantages(torch.zeros(2, 1), torch.ones(2, 1), np.array(["a", "a"]), config=config)
 
 
+@pytest.mark.parametrize("spec", [{"type": "grpo_binary"}, {"type": "bon_loo1", "k": 2, "binary": True}])
+def test_the_option_of_verl_that_puts_a_kl_in_the_reward_is_seen(spec: dict[str, object]) -> None:
+    config = OmegaConf.load(Path(core_algos.__file__).parents[1] / "config" / "_generated_ppo_trainer.yaml").algorithm
+    config.maxk = spec
+    batch = (torch.zeros(2, 1), torch.ones(2, 1), np.array(["a", "a"]))
+    assert not plugin.advantages(*batch, config=config)[0].any()
+    assert config.use_kl_in_reward is False
+    config.use_kl_in_reward = True
+    with pytest.raises(ValueError, match="needs rewards from which no KL is subtracted"):
+        plugin.advantages(*batch, config=config)
+
+
 def test_verl_loads_the_reward_function() -> None:
     assert load_extern_object("pkg://maxk.integrations.verl", "compute_score") is plugin.compute_score
 
