@@ -27,7 +27,7 @@ def to_markdown(name: str, found: Selection, level: float) -> str:
     left_out = f"; {found.left_out} without other tests left out" if found.left_out else ""
     notes = [
         "Mean reward of the one of k samples that a selector picks, on the tests that it does not see (the oracle, "
-        f"max@k, knows them), {level:.0%} intervals over {counted(found.problems, 'problem')}{left_out}.",
+        f"max@k, knows them), {markdown.percent(level)} intervals over {counted(found.problems, 'problem')}{left_out}.",
         f"The majority vote of two or more samples is simulated: {DRAWS:,} random draws per problem."
         if found.outputs is not None
         else "No majority vote and no distinct outputs: these programs are judged by asserts and have no outputs.",

@@ -17,7 +17,7 @@ def to_markdown(found: Comparison) -> str:
     seeds = any(one["seeds"] > 1 for one in found.systems)
     names = [one["name"] + (f" ({counted(one['seeds'], 'seed')})" if seeds else "") for one in found.systems]
     lines = [f"**{markdown.escape(' against '.join(names))}**", ""]
-    lines += [f"{counted(found.problems, 'problem')}, {found.level:.0%} intervals."]
+    lines += [f"{counted(found.problems, 'problem')}, {markdown.percent(found.level)} intervals."]
     for metric in dict.fromkeys(one.metric for one in found.estimates):
         lines += ["", *_means(found, metric)]
         pairs: dict[tuple[str, str], list[Difference]] = {}
@@ -98,7 +98,7 @@ def draw(found: Comparison, path: str) -> None:
     with style.applied():
         metrics = list(dict.fromkeys(data.metric))
         drawn = style.curves(data, looks, "k", "metric", metrics, columns=len(metrics), size=(2.88 * len(metrics), 2.4))
-        drawn.label("k", f"mean, {found.level:.0%} interval")
+        drawn.label("k", f"mean, {markdown.percent(found.level)} interval")
         style.log2_axis(drawn.axes, sorted(set(data.k)), sparse=len(set(data.k)) > 9)
         style.legend(drawn.figure, names, dict(zip(names, names, strict=True)), looks)
         style.save(drawn.figure, [path])
