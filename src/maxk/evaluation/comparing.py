@@ -178,7 +178,7 @@ def _crossings(given: Paired, metric: str, level: float) -> Iterator[Crossing]:
     curves = {one.name: one.estimates(metric, ks) for one in given.systems}
     means = {name: curve.mean(axis=(0, 1)) for name, curve in curves.items()}
     for first, second in combinations(curves, 2):
-        differing = np.flatnonzero(np.abs(means[first] - means[second]) > 1e-12)
+        differing = np.flatnonzero(np.abs(means[first] - means[second]) > statistics.ROUNDING)
         ahead = len(differing) > 0 and means[first][differing[0]] > means[second][differing[0]]
         upper, lower = (second, first) if ahead else (first, second)
         found = statistics.crossing(curves[upper], curves[lower], ks, level)
