@@ -18,6 +18,7 @@ from maxk.artifacts import files, records
 from maxk.artifacts.records import Provenance
 from maxk.errors import UserError
 from maxk.evaluation.comparing import Crossing, compare
+from maxk.evaluation.result_files import beside
 from maxk.evaluation.systems import files_of, paired, read_results, read_system
 from maxk.reporting.systems import _crossed, to_markdown
 
@@ -131,6 +132,16 @@ def test_a_seed_column_is_read(tmp_path: Path) -> None:
     rows = [(p, 4, c, seed) for seed, counts in ((7, (1, 2)), (8, (3, 4))) for p, c in zip("pq", counts, strict=True)]
     [system] = read(csv(tmp_path / "a.csv", rows, "problem,n,c,seed"))
     assert system.estimates("pass", [1]).tolist() == [[[0.25], [0.5]], [[0.75], [1.0]]]
+
+
+def test_an_upper_case_suffix_is_the_same_suffix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    csv(Path("a.csv"), [("p", 4, 1), ("q", 4, 2)])
+    csv(Path("B.CSV"), [("p", 4, 2), ("q", 4, 2)])
+    assert [one.name for one in read("a.csv", "B.CSV")] == ["a", "B"]
+    assert run("a.csv", "B.CSV", "--plot", "C.PNG") == 0
+    assert Path("C.PNG").read_bytes().startswith(b"\x89PNG")
+    assert beside(Path("S.JSONL.GZ"), ".verdicts.jsonl") == Path("S.verdicts.jsonl")
 
 
 def test_a_file_is_not_two_seeds(tmp_path: Path) -> None:

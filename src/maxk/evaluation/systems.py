@@ -12,6 +12,7 @@ A result file is one of
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -206,17 +207,14 @@ def files_of(given: str) -> tuple[str, list[str]]:
 
 def _short(path: str) -> str:
     """A file name without its endings."""
-    name = Path(path).name
-    for ending in (".gz", ".jsonl", ".json", ".verdicts", ".parquet", ".csv"):
-        name = name.removesuffix(ending)
-    return name
+    return re.sub(r"(\.verdicts)?(\.(jsonl?|parquet|csv))?(\.gz)?$", "", Path(path).name, flags=re.IGNORECASE)
 
 
 def read_results(path: Path) -> Sequence[Seed] | None:
     """The seeds in a file of verdicts, scores or counts; None if it holds something else."""
     if is_parquet(path):
         return [_scores(path)]
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         return _counts(path)
     return _verdicts(path)
 
