@@ -153,6 +153,31 @@ def test_a_file_is_not_two_seeds(tmp_path: Path) -> None:
             read(f"x={file},{second}")
 
 
+def test_a_copy_is_no_other_seed(tmp_path: Path) -> None:
+    """Nor in another order, nor as another seed of a CSV file; samples of other rewards and equal counts are."""
+    rows = [("p", 4, 1), ("q", 4, 4)]
+    csv(tmp_path / "a.csv", rows)
+    csv(tmp_path / "b.csv", rows[::-1])
+    with pytest.raises(UserError, match=r"b.csv: the same results as .*a.csv; give each seed of a system its own file"):
+        read(f"x={tmp_path}/a.csv,{tmp_path}/b.csv")
+    csv(tmp_path / "c.csv", [(*row, seed) for seed in (7, 8) for row in rows], "problem,n,c,seed")
+    with pytest.raises(UserError, match=r"c.csv \(seed 8\): the same results as .*c.csv \(seed 7\); give"):
+        read(tmp_path / "c.csv")
+    csv(tmp_path / "d.csv", [("p", 4, 2), ("q", 4, 4)])
+    assert len(read(f"x={tmp_path}/a.csv,{tmp_path}/d.csv")[0].seeds) == 2
+    one, other = {"p": [0.5, 0.0], "q": [0.25, 0.5]}, {"p": [0.5, 0.0], "q": [0.5, 0.5]}
+    paths = [verdicts(tmp_path / f"{i}.jsonl", rewards) for i, rewards in enumerate((one, other, one))]
+    assert len(read(f"x={paths[0]},{paths[1]}")[0].seeds) == 2
+    with pytest.raises(UserError, match=r"2.jsonl: the same results as .*0.jsonl"):
+        read(f"x={paths[0]},{paths[1]},{paths[2]}")
+
+
+@pytest.mark.parametrize("right", [0, 4])
+def test_two_seeds_that_always_fail_or_never_are_no_copies(tmp_path: Path, right: int) -> None:
+    paths = [csv(tmp_path / f"{name}.csv", [("p", 4, right), ("q", 4, right)]) for name in "ab"]
+    assert len(read(f"x={paths[0]},{paths[1]}")[0].seeds) == 2
+
+
 def test_holm_is_over_the_pairs_at_one_k(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     each = [
