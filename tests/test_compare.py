@@ -217,6 +217,36 @@ def test_solved_and_lost(tmp_path: Path) -> None:
     assert (one.both, one.neither, one.only_a, one.only_b) == (1, 1, ["s"], ["q"])
 
 
+def test_more_samples_or_seeds_solve_more_problems_and_are_not_compared_in_this(tmp_path: Path) -> None:
+    """Two systems that are equally good: 256 samples of a problem find what 16 do not, and so do two seeds."""
+    rng = np.random.default_rng(0)
+    rates = rng.beta(0.3, 3, 100)
+    each = {"few": 16, "other": 16, "more": 16, "many": 256}
+    few, other, more, many = (
+        csv(tmp_path / f"{name}.csv", [(f"p{i}", n, c) for i, c in enumerate(rng.binomial(n, rates))])
+        for name, n in each.items()
+    )
+    found = compare(paired(read(few, other, many)), [1])
+    assert [(one.a, one.b) for one in found.solved] == [("few", "other")]
+    text = to_markdown(found)
+    assert text.count("Solved by both") == 1
+    assert "few − many, other − many: problems solved are not compared, because the numbers of samples or" in text
+    assert "Holm's correction is over the 3 pairs" in text
+    assert compare(paired(read(few, f"x={other},{more}")), [1]).solved == []
+    [one] = compare(paired(read(f"w={few},{more}", f"x={other},{few}")), [1]).solved
+    assert one.both + one.neither + len(one.only_a) + len(one.only_b) == 100
+    assert "not compared" not in to_markdown(compare(paired(read(few, other)), [1]))
+
+
+def test_equal_curves_do_not_cross(tmp_path: Path) -> None:
+    """pass@2 is 5/6 for both, and the means are sums of other numbers."""
+    flat = csv(tmp_path / "flat.csv", [("p", 4, 2), ("q", 4, 2), ("r", 4, 2)])
+    uneven = csv(tmp_path / "uneven.csv", [("p", 4, 2), ("q", 3, 1), ("r", 2, 1)])
+    for pair in ([flat, uneven], [uneven, flat]):
+        [one] = compare(paired(read(*pair)), [1]).crossings
+        assert (one.k, one.largest) == (None, 2)
+
+
 # ------------------------------------------------------------------------------------------------------ what is read
 def test_other_problems_and_other_n_are_told(tmp_path: Path) -> None:
     a = csv(tmp_path / "a.csv", [("p", 4, 1), ("q", 4, 0), ("only-a", 4, 4)])

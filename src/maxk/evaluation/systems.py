@@ -83,8 +83,13 @@ class System:
         """max@k ("max") or pass@k ("pass") of every problem: [seeds, problems, ks]."""
         return np.stack([_estimates(list(seed.problems.values()), metric, ks) for seed in self.seeds])
 
+    @property
+    def sizes(self) -> dict[str, list[int]]:
+        """Samples of each problem by seed, in ascending order."""
+        return {name: sorted(seed.problems[name].n for seed in self.seeds) for name in self.problem_ids}
+
     def solved(self) -> set[str]:
-        """Problems that some sample of any seed solves."""
+        """Problems that some sample of any seed solves; systems with equal `sizes` are alike in this."""
         return {name for seed in self.seeds for name, problem in seed.problems.items() if problem.c}
 
 

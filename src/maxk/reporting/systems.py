@@ -72,12 +72,13 @@ def _ids(names: Sequence[str]) -> str:
 
 def _tests(found: Comparison) -> Iterator[str]:
     """What the statements and p-values are, and are not."""
+    compared = {(one.a, one.b) for one in found.differences}
     for about in dict.fromkeys(one.about for one in found.differences):
         pairs = dict.fromkeys(f"{one.a} − {one.b}" for one in found.differences if one.about == about)
         tests = dict.fromkeys(one.test for one in found.differences if one.about == about)
         yield f"{', '.join(pairs)}: a statement about {about}; p is two-sided, by {', '.join(tests)}."
-    if len(found.solved) > 1:
-        yield f"Holm's correction is over the {len(found.solved)} pairs at the same k and metric, not over k."
+    if len(compared) > 1:
+        yield f"Holm's correction is over the {len(compared)} pairs at the same k and metric, not over k."
 
 
 def draw(found: Comparison, path: str) -> None:
