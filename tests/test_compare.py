@@ -24,7 +24,7 @@ from maxk.reporting.systems import _crossed, to_markdown
 
 PROBLEM = {"problem_id": "double", "tests": [{"stdin": "2", "expected": "4"}, {"stdin": "5", "expected": "10"}]}
 RIGHT, HALF, WRONG = "print(2 * int(input()))", "print(4)", "print(0)"
-VERDICT = {"sample": 0, "problem_id": "p", "key": "0", "judged": "outputs", "reward": 0.5, "statuses": ["passed"] * 2}
+VERDICT = {"sample": 0, "problem_id": "p", "key": "0", "judged": "outputs", "reward": 1.0, "statuses": ["passed"] * 2}
 
 
 def csv(path: Path, rows: list[tuple], head: str = "problem,n,c") -> Path:
@@ -352,17 +352,55 @@ def test_faults_of_csv_are_named_by_line(tmp_path: Path, text: str, message: str
     ("change", "message"),
     [
         ({"reward": None, "statuses": ["harness_error"]}, "sample 0 of problem 'p'.* could not be graded"),
-        ({"reward": "1"}, r"v.jsonl:1: reward must be a number from 0.0 to 1.0 or null, got str '1'"),
-        ({"reward": 1.5}, r"v.jsonl:1: reward must be"),
+        ({"reward": "1"}, r"v.jsonl:1: reward must be 1.0 by the statuses, got str '1'"),
+        ({"reward": 1.5}, r"v.jsonl:1: reward must be 1.0 by the statuses, got float 1.5"),
+        ({"reward": True}, r"v.jsonl:1: reward must be 1.0 by the statuses, got bool True"),
+        ({"reward": None}, r"v.jsonl:1: reward must be 1.0 by the statuses, got null"),
+        ({"statuses": ["passed", "time_limit"]}, r"v.jsonl:1: reward must be 0.5 by the statuses, got float 1.0"),
+        ({"statuses": ["passed", "harness_error"]}, r"v.jsonl:1: reward must be null by the statuses, got float 1.0"),
         ({"statuses": []}, r"v.jsonl:1: statuses must be a list of passed"),
         ({"statuses": ["fine"]}, r"v.jsonl:1: statuses must be a list of passed"),
         ({"statuses": [["passed"]]}, r"v.jsonl:1: statuses must be a list of passed"),
-        ({"problem_id": 7}, r"v.jsonl:1: not a verdict; sample must be a whole number and problem_id text"),
+        ({"problem_id": 7}, r"v.jsonl:1: not a verdict; problem_id must be text, got int 7"),
+        ({"sample": -1}, r"v.jsonl:1: not a verdict; sample must be a whole number, got int -1"),
+        ({"judged": []}, r"v.jsonl:1: not a verdict; judged must be outputs or asserts, got list \[\]"),
+        ({"program": ["x"]}, r"v.jsonl:1: not a verdict; program must be text or null, got list"),
     ],
 )
 def test_odd_verdicts_are_refused_by_line(tmp_path: Path, change: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         read(jsonl(tmp_path / "v.jsonl", [{**VERDICT, **change}]))
+
+
+@pytest.mark.parametrize("command", ["compare", "select", "grade"])
+def test_a_verdict_that_is_there_twice_is_refused(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would count as two samples. Samples of several problems need not be together."""
+    monkeypatch.chdir(tmp_path)
+    program = {"problem_id": "double", "program": RIGHT}
+    jsonl(Path("p.jsonl"), [PROBLEM])
+    jsonl(Path("s.jsonl"), [program] * 3)
+    assert cli.main(["grade", "p.jsonl", "s.jsonl", "--workers", "1"]) == 0
+    rows = [json.loads(line) for line in Path("s.verdicts.jsonl").read_text().splitlines()]
+    jsonl(Path("s.verdicts.jsonl"), [rows[0], rows[1], rows[1]])
+    given = {
+        "compare": ["s.verdicts.jsonl", "b=s.verdicts.jsonl"],
+        "select": ["s.verdicts.jsonl"],
+        "grade": ["p.jsonl", "s.jsonl", "--workers", "1"],
+    }
+    capsys.readouterr()
+    assert cli.main([command, *given[command]]) == 2
+    said = "s.verdicts.jsonl:3: sample 1 of problem 'double' is there twice, or not in order\n"
+    assert capsys.readouterr().err.endswith(f"maxk {command}: {said}")
+
+
+def test_samples_of_several_problems_may_take_turns(tmp_path: Path) -> None:
+    rows = [{**VERDICT, "sample": i // 2, "problem_id": "pq"[i % 2]} for i in range(6)]
+    [found] = read(jsonl(tmp_path / "v.jsonl", rows))
+    assert found.n == 3
+    with pytest.raises(UserError, match=r"v.jsonl:7: problem 'p' has 1 test here and 2 before"):
+        read(jsonl(tmp_path / "v.jsonl", [*rows, {**VERDICT, "sample": 9, "statuses": ["passed"]}]))
 
 
 def test_a_file_of_verdicts_that_was_cut_is_refused(tmp_path: Path) -> None:
