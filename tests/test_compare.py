@@ -18,12 +18,13 @@ from maxk.artifacts import files, records
 from maxk.artifacts.records import Provenance
 from maxk.errors import UserError
 from maxk.evaluation.comparing import Crossing, compare
+from maxk.evaluation.result_files import beside
 from maxk.evaluation.systems import files_of, paired, read_results, read_system
 from maxk.reporting.systems import _crossed, to_markdown
 
 PROBLEM = {"problem_id": "double", "tests": [{"stdin": "2", "expected": "4"}, {"stdin": "5", "expected": "10"}]}
 RIGHT, HALF, WRONG = "print(2 * int(input()))", "print(4)", "print(0)"
-VERDICT = {"sample": 0, "problem_id": "p", "key": "0", "judged": "outputs", "reward": 0.5, "statuses": ["passed"] * 2}
+VERDICT = {"sample": 0, "problem_id": "p", "key": "0", "judged": "outputs", "reward": 1.0, "statuses": ["passed"] * 2}
 
 
 def csv(path: Path, rows: list[tuple], head: str = "problem,n,c") -> Path:
@@ -133,6 +134,16 @@ def test_a_seed_column_is_read(tmp_path: Path) -> None:
     assert system.estimates("pass", [1]).tolist() == [[[0.25], [0.5]], [[0.75], [1.0]]]
 
 
+def test_an_upper_case_suffix_is_the_same_suffix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    csv(Path("a.csv"), [("p", 4, 1), ("q", 4, 2)])
+    csv(Path("B.CSV"), [("p", 4, 2), ("q", 4, 2)])
+    assert [one.name for one in read("a.csv", "B.CSV")] == ["a", "B"]
+    assert run("a.csv", "B.CSV", "--plot", "C.PNG") == 0
+    assert Path("C.PNG").read_bytes().startswith(b"\x89PNG")
+    assert beside(Path("S.JSONL.GZ"), ".verdicts.jsonl") == Path("S.verdicts.jsonl")
+
+
 def test_a_file_is_not_two_seeds(tmp_path: Path) -> None:
     """Not under another name either: equal seeds would show no spread between trainings."""
     file = csv(tmp_path / "a.csv", [("p", 4, 1), ("q", 4, 2)])
@@ -140,6 +151,31 @@ def test_a_file_is_not_two_seeds(tmp_path: Path) -> None:
     for second in (file, tmp_path / "b.csv", tmp_path / "x" / ".." / "a.csv"):
         with pytest.raises(UserError, match=r"a.csv: given twice; give each seed of a system its own file"):
             read(f"x={file},{second}")
+
+
+def test_a_copy_is_no_other_seed(tmp_path: Path) -> None:
+    """Nor in another order, nor as another seed of a CSV file; samples of other rewards and equal counts are."""
+    rows = [("p", 4, 1), ("q", 4, 4)]
+    csv(tmp_path / "a.csv", rows)
+    csv(tmp_path / "b.csv", rows[::-1])
+    with pytest.raises(UserError, match=r"b.csv: the same results as .*a.csv; give each seed of a system its own file"):
+        read(f"x={tmp_path}/a.csv,{tmp_path}/b.csv")
+    csv(tmp_path / "c.csv", [(*row, seed) for seed in (7, 8) for row in rows], "problem,n,c,seed")
+    with pytest.raises(UserError, match=r"c.csv \(seed 8\): the same results as .*c.csv \(seed 7\); give"):
+        read(tmp_path / "c.csv")
+    csv(tmp_path / "d.csv", [("p", 4, 2), ("q", 4, 4)])
+    assert len(read(f"x={tmp_path}/a.csv,{tmp_path}/d.csv")[0].seeds) == 2
+    one, other = {"p": [0.5, 0.0], "q": [0.25, 0.5]}, {"p": [0.5, 0.0], "q": [0.5, 0.5]}
+    paths = [verdicts(tmp_path / f"{i}.jsonl", rewards) for i, rewards in enumerate((one, other, one))]
+    assert len(read(f"x={paths[0]},{paths[1]}")[0].seeds) == 2
+    with pytest.raises(UserError, match=r"2.jsonl: the same results as .*0.jsonl"):
+        read(f"x={paths[0]},{paths[1]},{paths[2]}")
+
+
+@pytest.mark.parametrize("right", [0, 4])
+def test_two_seeds_that_always_fail_or_never_are_no_copies(tmp_path: Path, right: int) -> None:
+    paths = [csv(tmp_path / f"{name}.csv", [("p", 4, right), ("q", 4, right)]) for name in "ab"]
+    assert len(read(f"x={paths[0]},{paths[1]}")[0].seeds) == 2
 
 
 def test_holm_is_over_the_pairs_at_one_k(tmp_path: Path) -> None:
@@ -179,6 +215,36 @@ def test_solved_and_lost(tmp_path: Path) -> None:
     b = csv(tmp_path / "b.csv", [("s", 4, 0), ("r", 4, 0), ("q", 4, 4), ("p", 4, 4)])  # another order
     [one] = compare(paired(read(a, b)), [1]).solved
     assert (one.both, one.neither, one.only_a, one.only_b) == (1, 1, ["s"], ["q"])
+
+
+def test_more_samples_or_seeds_solve_more_problems_and_are_not_compared_in_this(tmp_path: Path) -> None:
+    """Two systems that are equally good: 256 samples of a problem find what 16 do not, and so do two seeds."""
+    rng = np.random.default_rng(0)
+    rates = rng.beta(0.3, 3, 100)
+    each = {"few": 16, "other": 16, "more": 16, "many": 256}
+    few, other, more, many = (
+        csv(tmp_path / f"{name}.csv", [(f"p{i}", n, c) for i, c in enumerate(rng.binomial(n, rates))])
+        for name, n in each.items()
+    )
+    found = compare(paired(read(few, other, many)), [1])
+    assert [(one.a, one.b) for one in found.solved] == [("few", "other")]
+    text = to_markdown(found)
+    assert text.count("Solved by both") == 1
+    assert "few − many, other − many: problems solved are not compared, because the numbers of samples or" in text
+    assert "Holm's correction is over the 3 pairs" in text
+    assert compare(paired(read(few, f"x={other},{more}")), [1]).solved == []
+    [one] = compare(paired(read(f"w={few},{more}", f"x={other},{few}")), [1]).solved
+    assert one.both + one.neither + len(one.only_a) + len(one.only_b) == 100
+    assert "not compared" not in to_markdown(compare(paired(read(few, other)), [1]))
+
+
+def test_equal_curves_do_not_cross(tmp_path: Path) -> None:
+    """pass@2 is 5/6 for both, and the means are sums of other numbers."""
+    flat = csv(tmp_path / "flat.csv", [("p", 4, 2), ("q", 4, 2), ("r", 4, 2)])
+    uneven = csv(tmp_path / "uneven.csv", [("p", 4, 2), ("q", 3, 1), ("r", 2, 1)])
+    for pair in ([flat, uneven], [uneven, flat]):
+        [one] = compare(paired(read(*pair)), [1]).crossings
+        assert (one.k, one.largest) == (None, 2)
 
 
 # ------------------------------------------------------------------------------------------------------ what is read
@@ -286,17 +352,55 @@ def test_faults_of_csv_are_named_by_line(tmp_path: Path, text: str, message: str
     ("change", "message"),
     [
         ({"reward": None, "statuses": ["harness_error"]}, "sample 0 of problem 'p'.* could not be graded"),
-        ({"reward": "1"}, r"v.jsonl:1: reward must be a number from 0.0 to 1.0 or null, got str '1'"),
-        ({"reward": 1.5}, r"v.jsonl:1: reward must be"),
+        ({"reward": "1"}, r"v.jsonl:1: reward must be 1.0 by the statuses, got str '1'"),
+        ({"reward": 1.5}, r"v.jsonl:1: reward must be 1.0 by the statuses, got float 1.5"),
+        ({"reward": True}, r"v.jsonl:1: reward must be 1.0 by the statuses, got bool True"),
+        ({"reward": None}, r"v.jsonl:1: reward must be 1.0 by the statuses, got null"),
+        ({"statuses": ["passed", "time_limit"]}, r"v.jsonl:1: reward must be 0.5 by the statuses, got float 1.0"),
+        ({"statuses": ["passed", "harness_error"]}, r"v.jsonl:1: reward must be null by the statuses, got float 1.0"),
         ({"statuses": []}, r"v.jsonl:1: statuses must be a list of passed"),
         ({"statuses": ["fine"]}, r"v.jsonl:1: statuses must be a list of passed"),
         ({"statuses": [["passed"]]}, r"v.jsonl:1: statuses must be a list of passed"),
-        ({"problem_id": 7}, r"v.jsonl:1: not a verdict; sample must be a whole number and problem_id text"),
+        ({"problem_id": 7}, r"v.jsonl:1: not a verdict; problem_id must be text, got int 7"),
+        ({"sample": -1}, r"v.jsonl:1: not a verdict; sample must be a whole number, got int -1"),
+        ({"judged": []}, r"v.jsonl:1: not a verdict; judged must be outputs or asserts, got list \[\]"),
+        ({"program": ["x"]}, r"v.jsonl:1: not a verdict; program must be text or null, got list"),
     ],
 )
 def test_odd_verdicts_are_refused_by_line(tmp_path: Path, change: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         read(jsonl(tmp_path / "v.jsonl", [{**VERDICT, **change}]))
+
+
+@pytest.mark.parametrize("command", ["compare", "select", "grade"])
+def test_a_verdict_that_is_there_twice_is_refused(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would count as two samples. Samples of several problems need not be together."""
+    monkeypatch.chdir(tmp_path)
+    program = {"problem_id": "double", "program": RIGHT}
+    jsonl(Path("p.jsonl"), [PROBLEM])
+    jsonl(Path("s.jsonl"), [program] * 3)
+    assert cli.main(["grade", "p.jsonl", "s.jsonl", "--workers", "1"]) == 0
+    rows = [json.loads(line) for line in Path("s.verdicts.jsonl").read_text().splitlines()]
+    jsonl(Path("s.verdicts.jsonl"), [rows[0], rows[1], rows[1]])
+    given = {
+        "compare": ["s.verdicts.jsonl", "b=s.verdicts.jsonl"],
+        "select": ["s.verdicts.jsonl"],
+        "grade": ["p.jsonl", "s.jsonl", "--workers", "1"],
+    }
+    capsys.readouterr()
+    assert cli.main([command, *given[command]]) == 2
+    said = "s.verdicts.jsonl:3: sample 1 of problem 'double' is there twice, or not in order\n"
+    assert capsys.readouterr().err.endswith(f"maxk {command}: {said}")
+
+
+def test_samples_of_several_problems_may_take_turns(tmp_path: Path) -> None:
+    rows = [{**VERDICT, "sample": i // 2, "problem_id": "pq"[i % 2]} for i in range(6)]
+    [found] = read(jsonl(tmp_path / "v.jsonl", rows))
+    assert found.n == 3
+    with pytest.raises(UserError, match=r"v.jsonl:7: problem 'p' has 1 test here and 2 before"):
+        read(jsonl(tmp_path / "v.jsonl", [*rows, {**VERDICT, "sample": 9, "statuses": ["passed"]}]))
 
 
 def test_a_file_of_verdicts_that_was_cut_is_refused(tmp_path: Path) -> None:

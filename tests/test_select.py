@@ -112,6 +112,7 @@ def test_samples_are_graded_and_selected(here: Path, capsys: pytest.CaptureFixtu
     said = capsys.readouterr()
     assert "| k | oracle | first test | majority vote | rm | random |" in said.out
     assert "1,000 random draws per problem." in said.out
+    assert "The majority vote compares the outputs on all tests, the visible and the others" in said.out
     assert "not read" not in said.err
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 import math
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -257,6 +258,19 @@ def test_sign_flips_of_datasets_weigh_them_equally():
     assert sign_flip_p([many, few]) < 0.05 < sign_flip_p(np.concatenate([many, few]))
 
 
+def test_sign_flips_of_many_problems_need_a_byte_per_sign():
+    """With the p-value of the same signs as numbers of 8 bytes."""
+    flips, values = 1050, np.random.default_rng(5).normal(0.02, 1, 3001)
+    tracemalloc.start()
+    p = sign_flip_p(values, flips, seed=7)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    signs = np.random.default_rng(7).choice([-1.0, 1.0], (flips, len(values)))
+    assert p == (1 + (np.abs(signs @ values) >= abs(values.sum()) - 1e-9).sum()) / (flips + 1)
+    assert 0.01 < p < 0.9
+    assert peak < 2.5 * flips * len(values)
+
+
 def test_equal_means_with_skewed_differences_mislead_wilcoxon_but_not_the_tests_of_the_mean():
     skewed = np.concatenate([np.full(60, 0.7), np.full(340, -0.7 * 60 / 340)])
     assert sign_flip_p(skewed) > 0.9
@@ -285,6 +299,18 @@ def test_a_crossing_lasts_to_the_largest_k():
     assert crossing(curves([0.3, 0.3, 0.3], 0.1), np.zeros((50, 3)), ks) == Crossing(1, 1, 1)
     assert crossing(curves([-0.3, -0.3, -0.3], 0.1), np.zeros((50, 3)), ks) == Crossing(None, None, None)
     assert crossing(curves([-0.3, -0.3, 0.01], 0.1), np.zeros((50, 3)), ks) == Crossing(4, 4, None)
+
+
+def test_a_crossing_is_not_one_of_rounding():
+    """Equal means, summed in another order: 0.1 + 0.2 + 0.3 is above 0.3 + 0.2 + 0.1."""
+    a, b = np.array([0.1, 0.2, 0.3]), np.array([0.3, 0.2, 0.1])
+    assert a.mean() > b.mean()
+    both = np.stack([a, a], axis=1), np.stack([b, b], axis=1)
+    assert crossing(*both, [1, 2]).k is None
+    assert crossing(*both[::-1], [1, 2]).k is None
+    equal = np.full((60, 1), 0.3), np.full((60, 1), 0.1 + 0.2)  # 5e-17 apart on every problem: no spread either
+    for pair in (equal, equal[::-1]):
+        assert crossing(*pair, [1]) == (None, 1, None)
 
 
 def test_a_crossing_of_methods_knows_the_spread_between_seeds():

@@ -44,6 +44,7 @@ TAIL = 0.05
 # Rewards lie in [0, 1], and so do means of max@k and pass@k.
 MEAN_BOUNDS, DIFFERENCE_BOUNDS = (0.0, 1.0), (-1.0, 1.0)
 NO_SPREAD = 1e-24  # variance of equal values, up to rounding
+ROUNDING = 1e-12  # the largest difference of equal means
 LARGEST_EXACT = 50  # differing pairs up to which Wilcoxon's p is exact (scipy's limit where there are no ties)
 
 
@@ -251,9 +252,10 @@ def sign_flip_p(differences: ArrayLike | Sequence[Floats], flips: int = 10_000, 
     arrays = _datasets(differences)
     observed = abs(sum(one.mean() for one in arrays))
     if 2 ** sum(map(len, arrays)) <= flips:
-        return float((np.abs(_all_flipped(arrays)) >= observed - 1e-12).mean())
-    flipped = sum(_signs(len(one), flips, seed + i) @ one / len(one) for i, one in enumerate(arrays))
-    return float(1 + (np.abs(flipped) >= observed - 1e-12).sum()) / (flips + 1)
+        return float((np.abs(_all_flipped(arrays)) >= observed - ROUNDING).mean())
+    parts = [[signs @ one / len(one) for signs in _signs(len(one), flips, seed + i)] for i, one in enumerate(arrays)]
+    flipped = sum(map(np.concatenate, parts))
+    return float(1 + (np.abs(flipped) >= observed - ROUNDING).sum()) / (flips + 1)
 
 
 def _all_flipped(arrays: Sequence[Floats]) -> Floats:
@@ -265,9 +267,13 @@ def _all_flipped(arrays: Sequence[Floats]) -> Floats:
 
 
 @cache
-def _signs(problems: int, flips: int, seed: int) -> Floats:
-    """Random signs [flips, problems]; kept, because every comparison on a dataset takes the same."""
-    return np.random.default_rng(seed).choice([-1.0, 1.0], (flips, problems))
+def _signs(problems: int, flips: int, seed: int) -> list[NDArray[np.int8]]:
+    """Random signs [flips, problems] in parts of 100 flips; kept, because every comparison on a dataset takes the same.
+
+    A sign is a byte: 200 MB for 20,000 problems. Only the part in use is converted to numbers of 8 bytes.
+    """
+    rng = np.random.default_rng(seed)
+    return [rng.choice(np.array([-1, 1], np.int8), (min(100, flips - done), problems)) for done in range(0, flips, 100)]
 
 
 # ---- the k from which one policy is better than another
@@ -300,9 +306,9 @@ def crossing(a: ArrayLike, b: ArrayLike, ks: Sequence[int], level: float = 0.95)
         return found.value, *found.interval(level)
 
     return Crossing(
-        k=_from_there_on(lambda i: at(i)[0] > 0, ks),
-        low=next((k for i, k in enumerate(ks) if not at(i)[2] < 0), None),
-        high=_from_there_on(lambda i: at(i)[1] > 0, ks),
+        k=_from_there_on(lambda i: at(i)[0] > ROUNDING, ks),
+        low=next((k for i, k in enumerate(ks) if not at(i)[2] < -ROUNDING), None),
+        high=_from_there_on(lambda i: at(i)[1] > ROUNDING, ks),
     )
 
 

@@ -150,10 +150,14 @@ def test_every_format_gives_the_same_problems(tmp_path: Path) -> None:
         path = tmp_path / "parquet" / "data" / f"{name}-00000-of-00001.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         made[name].to_parquet(path)
+        upper = tmp_path / "UPPER" / f"{name}-00000-of-00001.PARQUET"
+        upper.parent.mkdir(exist_ok=True)
+        upper.write_bytes(path.read_bytes())
     listed = [{**one, "split": split} for split, part in by_split.items() for one in part]
     (tmp_path / "list.json").write_text(json.dumps(listed))
-    found = [load(tmp_path / place, train="all")[0] for place in ("folder", "lines", "parquet", "list.json")]
-    assert found[0] == found[1] == found[2] == found[3]
+    places = ("folder", "lines", "parquet", "UPPER", "list.json")
+    found = [load(tmp_path / place, train="all")[0] for place in places]
+    assert all(one == found[0] for one in found)
     assert sum(problem.split == "train" for problem in found[0].values()) == 5
 
 

@@ -135,8 +135,12 @@ def test_k_above_n_and_uneven_samples_are_told(
     capsys.readouterr()
     run(files[0], uneven)
     summary = json.loads(capsys.readouterr().out)
-    assert "'any' has 2 samples, 'double' 3" in summary["note"]
-    assert "max@k" not in summary
+    assert summary["note"] == "no k above 2: problem 'any' has 2 samples, 'double' 3"
+    assert "samples_a_problem" not in summary
+    assert summary["max@k"] == pytest.approx({"1": 1 / 2, "2": (5 / 6 + 1) / 2})  # rewards 1, 1/2, 0 and 1, 0
+    assert summary["pass@k"] == pytest.approx({"1": (1 / 3 + 1 / 2) / 2, "2": (2 / 3 + 1) / 2})
+    with pytest.raises(UserError, match="3 is more than the 2 samples of problem 'any'"):
+        run(files[0], uneven, "--k", "3")
     run(files[0], write(tmp_path / "lost.jsonl", SAMPLES[:3]))
     summary = json.loads(capsys.readouterr().out)
     assert "'any' has 0 samples, 'double' 3" in summary["note"]

@@ -27,6 +27,19 @@ def test_all_ends_of_an_interval_have_the_sign() -> None:
     assert markdown.with_ends(-0.2, float("nan"), float("nan"), "+.3f") == "−0.200"
 
 
+@pytest.mark.parametrize(
+    ("level", "shown"), [(0.95, "95%"), (0.975, "97.5%"), (0.995, "99.5%"), (0.9999, "99.99%"), (0.29, "29%")]
+)
+def test_a_level_is_not_rounded_to_another(
+    level: float, shown: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert markdown.percent(level) == shown
+    for name, right in {"a": 1, "b": 3}.items():
+        (tmp_path / f"{name}.csv").write_text(f"problem,n,c\np,4,{right}\n")
+    assert cli.main(["compare", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--level", str(level)]) == 0
+    assert f"1 problem, {shown} intervals.\n" in capsys.readouterr().out
+
+
 def test_every_page_of_a_run_has_it(small: Experiment) -> None:
     small.score("grpo/seed0", "hard", [0.0, 0.0, 0.0, 0.0])  # below the base model
     assert cli.main(["table", "all"]) == cli.main(["summary"]) == 0

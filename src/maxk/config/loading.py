@@ -129,7 +129,7 @@ def load(path: str | Path) -> Config:
     path = Path(path)
     if not path.exists():
         raise UserError(f"config {path}: {no_such_file(path)}; {_other_runs(path)}")
-    if path.suffix == ".json":
+    if path.suffix.lower() == ".json":
         return parse(files.read_json(path))
     run = experiment(path).layout.config
     if not Path(run).exists():

@@ -39,8 +39,9 @@ def files(name: str, place: Place, layouts: Layouts) -> list[Path]:
         return [local]
     folder = local if local.is_dir() else _download(name, place, layouts)
     present = data_files(folder)
+    names = {path: str(path.relative_to(folder)).lower() for path in present}
     for patterns in layouts:
-        found = [[p for p in present if fnmatch.fnmatch(str(p.relative_to(folder)), pattern)] for pattern in patterns]
+        found = [[path for path in present if fnmatch.fnmatch(names[path], one.lower())] for one in patterns]
         if all(found):
             paths = list(dict.fromkeys(path for matched in found for path in matched))
             _require_all_parts(name, paths)
@@ -85,7 +86,7 @@ def responds() -> bool:
 
 def is_path(where: str) -> bool:
     """Whether a location cannot be a hub id."""
-    return where.startswith((".", "/", "~")) or where.endswith(DATA_SUFFIXES)
+    return where.startswith((".", "/", "~")) or where.lower().endswith(DATA_SUFFIXES)
 
 
 def _cached(where: str, revision: str | None, kind: str) -> Path | None:
@@ -115,7 +116,7 @@ def data_files(location: str | Path) -> list[Path]:
     path = Path(location).expanduser()
     if path.is_file():
         return [path]
-    return sorted(file for file in path.rglob("*") if file.is_file() and file.name.endswith(DATA_SUFFIXES))
+    return sorted(file for file in path.rglob("*") if file.is_file() and file.name.lower().endswith(DATA_SUFFIXES))
 
 
 def _require_all_parts(name: str, paths: Sequence[Path]) -> None:

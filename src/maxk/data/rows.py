@@ -174,7 +174,7 @@ def _renamed(name: str, found: Any) -> str:
 
 # -------------------------------------------------------------------------------------------------------------- files
 def _records(file: str, path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    if path.suffix in (".parquet", ".arrow"):
+    if path.suffix.lower() in (".parquet", ".arrow"):
         return _arrow_records(file, path, columns)
     return json_rows.rows(path, unique=True, name=file)
 
@@ -187,13 +187,13 @@ def _arrow_records(file: str, path: Path, columns: Sequence[str]) -> Iterator[Re
             for index in range(batch.num_rows):
                 yield f"{file} (row {next(number)})", _ArrowRow(names, batch, index)
     except (pa.ArrowException, OSError) as error:
-        kind = path.suffix.removeprefix(".")
+        kind = path.suffix.removeprefix(".").lower()
         raise UserError(f"{file} cannot be read as {kind} ({hub.first_line(error)}); fetch it again") from error
 
 
 def _batches(path: Path, columns: Sequence[str]) -> Iterator[tuple[Sequence[str], pa.RecordBatch]]:
     """The names of a file's columns with each of its batches."""
-    if path.suffix == ".arrow":  # what `datasets.Dataset.save_to_disk` writes
+    if path.suffix.lower() == ".arrow":  # what `datasets.Dataset.save_to_disk` writes
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
             for batch in stream:
                 yield stream.schema.names, batch

@@ -72,7 +72,10 @@ class Crossing(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """Numbers of problems that both systems or neither solve; ids of those that only one solves."""
+    """Numbers of problems that both systems or neither solve; ids of those that only one solves.
+
+    Only of systems with equally many samples of every problem and equally many seeds: more samples solve more problems.
+    """
 
     a: str
     b: str
@@ -112,7 +115,7 @@ def compare(given: Paired, ks: Sequence[int], level: float = 0.95) -> Comparison
         estimates=list(_means(curves, ks, level)),
         differences=[row for metric in given.metrics for row in _differences(given, curves, metric, ks, level)],
         crossings=[row for metric in given.metrics for row in _crossings(given, metric, level)],
-        solved=[_solved(a, b, given.problem_ids) for a, b in combinations(given.systems, 2)],
+        solved=[_solved(a, b, given.problem_ids) for a, b in combinations(given.systems, 2) if a.sizes == b.sizes],
     )
 
 
@@ -134,6 +137,11 @@ def _statements(given: Paired) -> Iterator[str]:
         yield (
             f"There is one set of samples of {which}: there, intervals and tests are about these samples and the "
             "models that wrote them, not about how another training with the same method would do."
+        )
+    if uneven := [f"{a.name} − {b.name}" for a, b in combinations(given.systems, 2) if a.sizes != b.sizes]:
+        yield (
+            f"{', '.join(uneven)}: problems solved are not compared, because the numbers of samples or of seeds "
+            "differ, and more samples solve more problems."
         )
     if given.metrics == ("pass",):
         yield "No max@k: a system has only counts of correct samples."
@@ -178,7 +186,7 @@ def _crossings(given: Paired, metric: str, level: float) -> Iterator[Crossing]:
     curves = {one.name: one.estimates(metric, ks) for one in given.systems}
     means = {name: curve.mean(axis=(0, 1)) for name, curve in curves.items()}
     for first, second in combinations(curves, 2):
-        differing = np.flatnonzero(np.abs(means[first] - means[second]) > 1e-12)
+        differing = np.flatnonzero(np.abs(means[first] - means[second]) > statistics.ROUNDING)
         ahead = len(differing) > 0 and means[first][differing[0]] > means[second][differing[0]]
         upper, lower = (second, first) if ahead else (first, second)
         found = statistics.crossing(curves[upper], curves[lower], ks, level)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -42,7 +43,7 @@ def path_of(samples: Path, form: str) -> Path:
 
 def beside(samples: Path, suffix: str) -> Path:
     """The path of the samples with its ending (`.jsonl.gz`, …) replaced by `suffix`."""
-    name = samples.name.removesuffix(".gz")
+    name = re.sub(r"\.gz$", "", samples.name, flags=re.IGNORECASE)
     return samples.with_name((name.rpartition(".")[0] or name) + suffix)
 
 

@@ -7,8 +7,9 @@ For all selectors the reward of the chosen sample is the fraction of the tests t
 visible; problems without such tests are left out. Ties are broken at random. All results are expectations over subsets
 of k of the n samples: exact, but for the votes of more than one sample.
 
-A program that ended well on no test has no vote. Where asserts judge the programs, a program's output is its verdict
-(`function_tests`): there is no vote, and no number of distinct outputs. docs/compare.md is the guide.
+The vote compares outputs on all tests, not only on visible ones: it needs inputs, which can be generated, and no
+expected output. A program that ended well on no test has no vote. Where asserts judge the programs, a program's output
+is its verdict (`function_tests`): there is no vote, and no number of distinct outputs. docs/compare.md is the guide.
 """
 
 from __future__ import annotations

@@ -12,9 +12,11 @@ A result file is one of
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ MOST_SAMPLES = 10**6  # of a problem in a CSV file: every k takes time and memor
 class Problem:
     """Counts of each reward among the samples of a problem; `tests` is the number of tests, None if unknown."""
 
-    rewards: Mapping[float, int]
+    rewards: Counter[float]
     tests: int | None = None
 
     @property
@@ -43,11 +45,11 @@ class Problem:
     @property
     def c(self) -> int:
         """Samples that pass all tests."""
-        return self.rewards.get(1.0, 0)
+        return self.rewards[1.0]
 
     def samples(self) -> list[float]:
         """The reward of every sample, in no order."""
-        return list(Counter(self.rewards).elements())
+        return list(self.rewards.elements())
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,13 @@ class System:
         """max@k ("max") or pass@k ("pass") of every problem: [seeds, problems, ks]."""
         return np.stack([_estimates(list(seed.problems.values()), metric, ks) for seed in self.seeds])
 
+    @property
+    def sizes(self) -> dict[str, list[int]]:
+        """Samples of each problem by seed, in ascending order."""
+        return {name: sorted(seed.problems[name].n for seed in self.seeds) for name in self.problem_ids}
+
     def solved(self) -> set[str]:
-        """Problems that some sample of any seed solves."""
+        """Problems that some sample of any seed solves; systems with equal `sizes` are alike in this."""
         return {name for seed in self.seeds for name, problem in seed.problems.items() if problem.c}
 
 
@@ -182,8 +189,22 @@ Reader = Callable[[Path], Sequence[Seed]]
 
 
 def read_system(name: str, paths: Sequence[str], read: Reader) -> System:
-    """A system from its files, which may hold several seeds each. Raises UserError if one cannot be read."""
-    return System(name, [seed for path in paths for seed in read(Path(path))])
+    """A system from its files, which may hold several seeds each.
+
+    Raises UserError if one cannot be read, or if two seeds have the same results: equal seeds show no spread.
+    """
+    seeds = [seed for path in paths for seed in read(Path(path))]
+    for first, second in combinations(seeds, 2):
+        if first.problems == second.problems and _varies(first):
+            raise UserError(
+                f"{second.source}: the same results as {first.source}; give each seed of a system its own file"
+            )
+    return System(name, seeds)
+
+
+def _varies(seed: Seed) -> bool:
+    """Whether samples have different rewards. Two seeds of a model that always fails, or never, are rightly equal."""
+    return len({reward for problem in seed.problems.values() for reward in +problem.rewards}) > 1
 
 
 def files_of(given: str) -> tuple[str, list[str]]:
@@ -206,17 +227,14 @@ def files_of(given: str) -> tuple[str, list[str]]:
 
 def _short(path: str) -> str:
     """A file name without its endings."""
-    name = Path(path).name
-    for ending in (".gz", ".jsonl", ".json", ".verdicts", ".parquet", ".csv"):
-        name = name.removesuffix(ending)
-    return name
+    return re.sub(r"(\.verdicts)?(\.(jsonl?|parquet|csv))?(\.gz)?$", "", Path(path).name, flags=re.IGNORECASE)
 
 
 def read_results(path: Path) -> Sequence[Seed] | None:
     """The seeds in a file of verdicts, scores or counts; None if it holds something else."""
     if is_parquet(path):
         return [_scores(path)]
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         return _counts(path)
     return _verdicts(path)
 
@@ -257,7 +275,7 @@ def _counts(path: Path) -> list[Seed]:
                     raise UserError(f"{where}: expected 1 ≤ n and 0 ≤ c ≤ n, got n = {n}, c = {c}")
                 if n > MOST_SAMPLES:
                     raise UserError(f"{where}: at most {MOST_SAMPLES} samples of a problem are allowed, got n = {n}")
-                problems[name] = Problem({1.0: c, 0.0: n - c})
+                problems[name] = Problem(Counter({1.0: c, 0.0: n - c}))
     except (UnicodeDecodeError, csv.Error, OSError) as error:
         raise UserError(f"{path}: not a CSV file ({error})") from None
     if not seeds:

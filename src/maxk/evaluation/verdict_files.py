@@ -20,7 +20,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,15 +28,21 @@ from typing import Any
 from maxk.artifacts.digests import digest_of, digest_of_text
 from maxk.artifacts.json_rows import Row, rows
 from maxk.errors import UserError, counted, described
-from maxk.evaluation.problem_files import Problems, Task
+from maxk.evaluation.problem_files import ASSERTS, OUTPUTS, Problems, Task
 from maxk.evaluation.result_files import Graded
 from maxk.evaluation.sample_files import Sample, SampleFile
-from maxk.grading import GRADER_VERSION, STATUSES, Grader
+from maxk.grading import GRADER_VERSION, STATUSES, Grader, Verdict
 from maxk.progress import Progress
 
 _BEGINNING = b'{"sample": '
 _KNOWN = frozenset(STATUSES)
 _KEYS = {"sample", "problem_id", "key", "judged", "reward", "statuses"}
+_ALLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "sample": (lambda value: type(value) is int and value >= 0, "a whole number"),
+    "problem_id": (lambda value: type(value) is str, "text"),
+    "judged": (lambda value: value in (OUTPUTS, ASSERTS), f"{OUTPUTS} or {ASSERTS}"),
+    "program": (lambda value: value is None or type(value) is str, "text or null"),
+}
 
 
 class Tally:
@@ -81,38 +87,44 @@ def is_verdict(row: Row) -> bool:
 
 
 def verdicts(path: Path) -> Iterator[dict[str, Any]]:
-    """The verdicts of a file, none if it does not exist. Raises UserError for a row that is not a verdict."""
-    for row in rows(path) if path.exists() else ():
-        if not is_verdict(row):
-            raise UserError(f"{row.where}: not a verdict; missing: {_lacking(row)}; name another --output")
-        yield row.value
+    """The verdicts of a file, none if it does not exist. Raises UserError as `sound_rows` does."""
+    return (row.value for row in (sound_rows(path) if path.exists() else ()))
 
 
-def _lacking(row: Row) -> str:
-    return ", ".join(sorted(_KEYS - row.value.keys()))
+def sound_rows(path: Path) -> Iterator[Row]:
+    """The verdicts of a file. Raises UserError for a row that grading cannot write, or whose sample is there twice.
+
+    Samples of a problem must be in order, so that the last one's number tells whether one is there twice.
+    """
+    last: dict[str, tuple[int, int]] = {}
+    for row in rows(path):
+        _require_sound(row)
+        name, sample, tests = row.value["problem_id"], row.value["sample"], len(row.value["statuses"])
+        before, expected = last.get(name, (-1, tests))
+        if sample <= before:
+            raise UserError(f"{row.where}: sample {sample} of problem {name!r} is there twice, or not in order")
+        if tests != expected:
+            raise UserError(f"{row.where}: problem {name!r} has {counted(tests, 'test')} here and {expected} before")
+        last[name] = sample, tests
+        yield row
 
 
 def _require_sound(row: Row) -> None:
     """Raises UserError unless a row has values that grading can write."""
-    if not is_verdict(row):
-        raise UserError(f"{row.where}: not a verdict; missing: {_lacking(row)}")
-    reward, statuses = row.value["reward"], row.value["statuses"]
-    if type(row.value["problem_id"]) is not str or type(row.value["sample"]) is not int:
-        raise UserError(f"{row.where}: not a verdict; sample must be a whole number and problem_id text")
-    if reward is not None and (type(reward) is not float or not 0 <= reward <= 1):
-        raise UserError(f"{row.where}: reward must be a number from 0.0 to 1.0 or null, got {described(reward)}")
+    if lacking := _KEYS - row.value.keys():
+        raise UserError(f"{row.where}: not a verdict; missing: {', '.join(sorted(lacking))}")
+    for key, (allowed, expected) in _ALLOWED.items():
+        if not allowed(value := row.value.get(key)):
+            raise UserError(f"{row.where}: not a verdict; {key} must be {expected}, got {described(value)}")
+    statuses, reward = row.value["statuses"], row.value["reward"]
     outputs = row.value.get("outputs", statuses)
     if type(statuses) is not list or not statuses or not _KNOWN.issuperset(map(str, statuses)):
         raise UserError(f"{row.where}: statuses must be a list of {', '.join(STATUSES)}, got {described(statuses)}")
     if type(outputs) is not list or len(outputs) != len(statuses) or not all(type(one) is str for one in outputs):
         raise UserError(f"{row.where}: outputs must be a list of one text per test, got {described(outputs)}")
-
-
-def sound_rows(path: Path) -> Iterator[Row]:
-    """The verdicts of an external file. Raises UserError for a row that is not a valid verdict."""
-    for row in rows(path):
-        _require_sound(row)
-        yield row
+    right = _reward(Verdict(tuple(statuses)))
+    if type(reward) is not type(right) or reward != right:
+        raise UserError(f"{row.where}: reward must be {json.dumps(right)} by the statuses, got {described(reward)}")
 
 
 def tally(path: Path) -> Tally:
@@ -216,9 +228,14 @@ class Grading:
                 following += 1
 
 
-def _graded(verdict: Any) -> dict[str, Any]:
+def _reward(verdict: Verdict) -> float | None:
+    """The reward as JSON has it, which lacks NaN."""
+    return None if math.isnan(verdict.reward) else verdict.reward
+
+
+def _graded(verdict: Verdict) -> dict[str, Any]:
     return {
-        "reward": None if math.isnan(verdict.reward) else verdict.reward,
+        "reward": _reward(verdict),
         "statuses": verdict.statuses,
         "outputs": verdict.outputs,
         "cpu_s": [round(seconds, 4) for seconds in verdict.cpu_s],

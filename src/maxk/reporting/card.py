@@ -107,6 +107,6 @@ def _method(config: Config, scores: Scores) -> Iterator[str]:
     yield (
         f"Unbiased estimates from {counted(scores.n, 'completion')} per problem at temperature "
         f"{config.sampling.temperature:g}, top-p {config.sampling.top_p:g}; the reward is the fraction of tests "
-        f"passed. Problems: {sizes}. In brackets: {config.report.confidence:.0%} intervals over problems, for this "
-        "trained policy and not for the method."
+        f"passed. Problems: {sizes}. In brackets: {markdown.percent(config.report.confidence)} intervals over "
+        "problems, for this trained policy and not for the method."
     )

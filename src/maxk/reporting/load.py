@@ -134,7 +134,7 @@ class Scores:
         problems = counted(sum(map(self.problems, self.datasets)), "problem")
         return (
             f"Means over {counted(len(self.datasets), 'dataset')} ({problems}, {counted(self.n, 'sample')} each; "
-            f"{self.seeds_text()}) with {confidence:.0%} intervals over "
+            f"{self.seeds_text()}) with {markdown.percent(confidence)} intervals over "
             f"{markdown.interval_over(*self.seed_range)}. Reference: {reference}; differences are paired. Sandbox: "
             f"{self.sandbox}."
         )

@@ -49,6 +49,11 @@ def number(value: float, form: str) -> str:
     return f"−{text[1:]}" if text.startswith("-") else text
 
 
+def percent(level: float) -> str:
+    """The level of an interval: 95%, 99.5%; rounded to whole numbers it would be another level."""
+    return f"{100 * level:g}%"
+
+
 def interval(found: Estimate, level: float) -> str:
     """A mean of values in [0, 1] with its interval."""
     return with_ends(found.value, *found.interval(level, MEAN_BOUNDS))

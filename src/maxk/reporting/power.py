@@ -108,7 +108,7 @@ def to_markdown(parts: Components, frame: pd.DataFrame, title: str, level: float
     lines += [markdown.row([str(n), *(f"{one:.2f}" for one in row)]) for n, row in wide.iterrows()]
     spreads = [f"{name} {np.sqrt(value):.4f}" for name, value in vars(parts).items()]
     notes = [
-        f"Probability that the {100 * level:g} % interval of the mean difference excludes zero. "
+        f"Probability that the {markdown.percent(level)} interval of the mean difference excludes zero. "
         f"Standard deviations: {', '.join(spreads)} (problem: method × problem; seed: a method's mean between seeds; "
         "rest: seed × problem and sampling).",
     ]

@@ -116,7 +116,7 @@ def _notes(
     shown = scores.only(rows, datasets)
     samples = counted(scores.n, "sample")
     yield f"Problems: {problems}; {samples} per problem; {_seeds(shown)}sandbox: {scores.sandbox}."
-    yield f"Bold: best; underlined: second. {config.report.confidence:.0%} intervals: statistics.csv."
+    yield f"Bold: best; underlined: second. {markdown.percent(config.report.confidence)} intervals: statistics.csv."
     yield from markdown.seed_notes(*shown.seed_range)
     yield from _test_notes(scores, config, tests)
     yield from _role_notes(config, datasets)

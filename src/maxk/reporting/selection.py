@@ -26,9 +26,10 @@ def to_markdown(name: str, found: Selection, level: float) -> str:
         lines.append(markdown.row([str(k), *cells, *(f"{of[k]:.1f}" for of in counts.values())]))
     left_out = f"; {found.left_out} without other tests left out" if found.left_out else ""
     notes = [
-        "Mean reward of the one of k samples that a selector picks, on the tests that it does not see (the oracle, "
-        f"max@k, knows them), {level:.0%} intervals over {counted(found.problems, 'problem')}{left_out}.",
-        f"The majority vote of two or more samples is simulated: {DRAWS:,} random draws per problem."
+        "Mean reward, on the tests that are not visible, of the one of k samples that a selector picks (the oracle, "
+        f"max@k, knows it), {markdown.percent(level)} intervals over {counted(found.problems, 'problem')}{left_out}.",
+        "The majority vote compares the outputs on all tests, the visible and the others: it knows inputs and no "
+        f"expected output. With two or more samples it is simulated: {DRAWS:,} random draws per problem."
         if found.outputs is not None
         else "No majority vote and no distinct outputs: these programs are judged by asserts and have no outputs.",
     ]

@@ -113,7 +113,7 @@ def save(figure: Figure, paths: Iterable[str]) -> None:
         layout.execute(figure)
     figure.set_layout_engine(None)  # the layout is final; with an engine, each file would be drawn twice
     for path in paths:
-        suffix = path.rsplit(".", 1)[1]
+        suffix = path.rsplit(".", 1)[1].lower()
         metadata: Any = {"CreationDate": None, "ModDate": None} if suffix == "pdf" else {"Software": None}
         with files.atomic(path) as temporary:
             figure.savefig(temporary, format=suffix, metadata=metadata)

@@ -159,7 +159,7 @@ def _table(scores: Scores, config: Config, means: pd.DataFrame, differences: pd.
         yield markdown.row([markdown.escape(label), *cells])
     yield ""
     yield (
-        f"Means over {counted(len(scores.datasets), 'dataset')} with {config.report.confidence:.0%} "
+        f"Means over {counted(len(scores.datasets), 'dataset')} with {markdown.percent(config.report.confidence)} "
         f"intervals over {markdown.interval_over(*scores.seed_range)}; differences are paired. Each dataset: "
         "table2.md, table3.md; every k: statistics.csv."
     )
@@ -174,7 +174,7 @@ def _by_dataset(scores: Scores, config: Config, means: pd.DataFrame) -> Iterator
         cells = [_interval(value.get((place, *quantity)), "mean", ".3f") for quantity in quantities]
         yield markdown.row([markdown.escape(place), *cells])
     yield ""
-    yield f"{config.report.confidence:.0%} intervals over problems. Every k: statistics.csv."
+    yield f"{markdown.percent(config.report.confidence)} intervals over problems. Every k: statistics.csv."
 
 
 def _interval(row: Row | None, key: str, form: str) -> str:

@@ -17,7 +17,7 @@ def to_markdown(found: Comparison) -> str:
     seeds = any(one["seeds"] > 1 for one in found.systems)
     names = [one["name"] + (f" ({counted(one['seeds'], 'seed')})" if seeds else "") for one in found.systems]
     lines = [f"**{markdown.escape(' against '.join(names))}**", ""]
-    lines += [f"{counted(found.problems, 'problem')}, {found.level:.0%} intervals."]
+    lines += [f"{counted(found.problems, 'problem')}, {markdown.percent(found.level)} intervals."]
     for metric in dict.fromkeys(one.metric for one in found.estimates):
         lines += ["", *_means(found, metric)]
         pairs: dict[tuple[str, str], list[Difference]] = {}
@@ -72,12 +72,13 @@ def _ids(names: Sequence[str]) -> str:
 
 def _tests(found: Comparison) -> Iterator[str]:
     """What the statements and p-values are, and are not."""
+    compared = {(one.a, one.b) for one in found.differences}
     for about in dict.fromkeys(one.about for one in found.differences):
         pairs = dict.fromkeys(f"{one.a} − {one.b}" for one in found.differences if one.about == about)
         tests = dict.fromkeys(one.test for one in found.differences if one.about == about)
         yield f"{', '.join(pairs)}: a statement about {about}; p is two-sided, by {', '.join(tests)}."
-    if len(found.solved) > 1:
-        yield f"Holm's correction is over the {len(found.solved)} pairs at the same k and metric, not over k."
+    if len(compared) > 1:
+        yield f"Holm's correction is over the {len(compared)} pairs at the same k and metric, not over k."
 
 
 def draw(found: Comparison, path: str) -> None:
@@ -98,7 +99,7 @@ def draw(found: Comparison, path: str) -> None:
     with style.applied():
         metrics = list(dict.fromkeys(data.metric))
         drawn = style.curves(data, looks, "k", "metric", metrics, columns=len(metrics), size=(2.88 * len(metrics), 2.4))
-        drawn.label("k", f"mean, {found.level:.0%} interval")
+        drawn.label("k", f"mean, {markdown.percent(found.level)} interval")
         style.log2_axis(drawn.axes, sorted(set(data.k)), sparse=len(set(data.k)) > 9)
         style.legend(drawn.figure, names, dict(zip(names, names, strict=True)), looks)
         style.save(drawn.figure, [path])

@@ -117,7 +117,7 @@ def require_picture(path: Path | None) -> None:
     """Raises UserError or ModuleNotFoundError unless a plot, if one is asked for, can be drawn: its kind, the extra."""
     if path is None:
         return
-    if path.suffix not in _PICTURES:
+    if path.suffix.lower() not in _PICTURES:
         raise UserError(f"--plot: expected a name that ends in {' or '.join(_PICTURES)}, got {path}")
     import_module("maxk.reporting.style")
 

@@ -15,7 +15,7 @@ lm-eval and APPS.
 Verdicts go to `--output`, one line per sample in order. `judged` is "outputs" where outputs were compared outside the
 sandbox, and "asserts" where the benchmark's own test code ran inside it, beside the program. A run that was stopped
 continues where it ended; verdicts of other samples, problems, limits or another sandbox are an error. The summary is
-printed as JSON: max@k and pass@k, means over problems, which all need the same number of graded samples.
+printed as JSON: max@k and pass@k, means over problems, up to the fewest samples of a problem.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ import json
 import math
 import os
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,30 +131,29 @@ class Samples:
 
 
 def _summary(tally: Any, ks: list[int] | None) -> dict[str, Any]:
-    """Counts, and max@k and pass@k as means over problems, if all have the same number of samples.
+    """Counts, and max@k and pass@k as means over problems, at ks up to the fewest samples of a problem.
 
-    `ks` None: 1, 2, 4, … and n. Raises UserError if a sample was not graded.
+    `ks` None: 1, 2, 4, … and these. Raises UserError if a sample was not graded.
     """
     tally.require_graded()
     ranked = tally.sizes.most_common()
     (many, n), (few, fewest) = ranked[0], ranked[-1]
     counts = {"problems": len(ranked), "statuses": dict(tally.statuses), "judged": dict(tally.judged)}
-    if not 0 < fewest == n:
-        return counts | {"note": f"no max@k: problem {few!r} has {counted(fewest, 'sample')}, {many!r} {n}"}
-    return counts | {"samples_a_problem": n} | _estimates(tally.rewards.values(), n, ks)
+    uneven = f"problem {few!r} has {counted(fewest, 'sample')}, {many!r} {n}"
+    if fewest == 0:
+        return counts | {"note": f"no max@k: {uneven}"}
+    sizes = {"samples_a_problem": n} if fewest == n else {"note": f"no k above {fewest}: {uneven}"}
+    return counts | sizes | _estimates(tally, ks)
 
 
-def _estimates(rewards: Iterable[Counter[float]], n: int, ks: list[int] | None) -> dict[str, Any]:
-    from maxk import estimators
+def _estimates(tally: Any, ks: list[int] | None) -> dict[str, Any]:
+    from maxk.estimators import usual_ks
+    from maxk.evaluation.systems import System, of_tally
 
-    ks = ks or estimators.usual_ks(n)
-    each = list(rewards)
-    best = estimators.max_at_k([list(one.elements()) for one in each], ks).mean(axis=0)
-    passed = estimators.pass_at_k(n, [one[1.0] for one in each], ks).mean(axis=0)
-    return {
-        "max@k": dict(zip(ks, best.tolist(), strict=True)),
-        "pass@k": dict(zip(ks, passed.tolist(), strict=True)),
-    }
+    system = System("samples", [of_tally(tally)])
+    ks = ks or usual_ks(system.n)
+    means = {metric: system.estimates(metric, ks).mean(axis=(0, 1)).tolist() for metric in ("max", "pass")}
+    return {f"{metric}@k": dict(zip(ks, found, strict=True)) for metric, found in means.items()}
 
 
 # ------------------------------------------------------------------------------------------------------ arguments

@@ -4,8 +4,8 @@
     maxk select samples.jsonl --problems problems.jsonl --visible 2 --score reward_model
 
 A FILE holds verdicts of `maxk grade`, or samples, which are graded first; a folder holds the verdict shards of one
-policy on one dataset. Selectors: the first `--visible` tests, a majority vote over outputs, `--score` (a key of the
-sample rows), random, and the oracle, max@k. All are scored on the tests that are not visible
+policy on one dataset. Selectors: the first `--visible` tests, a majority vote over the outputs on all tests, `--score`
+(a key of the sample rows), random, and the oracle, max@k. All are scored on the tests that are not visible
 (`maxk.evaluation.selection`).
 """
 
@@ -22,7 +22,9 @@ from maxk.stages import compare
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--visible", type=_visible, default=1, help="tests that a selector sees (default: 1)")
+    parser.add_argument(
+        "--visible", type=_visible, default=1, help="first tests, to select by and not to score on (default: 1)"
+    )
     parser.add_argument("--score", metavar="KEY", help="key of the sample rows that holds a score")
     compare.add_options(parser)
 
