@@ -179,6 +179,13 @@ def test_p_values_and_intervals_agree():
     assert min(abs(low), abs(high)) == pytest.approx(0, abs=1e-3 * (high - low))
 
 
+def test_rounding_is_no_difference():
+    """Means that are equal but for rounding, on all problems alike, so that nothing varies."""
+    a = np.full((2, 200), 0.1 + 0.2)
+    assert 0 < difference(a, np.full((2, 200), 0.3)).value < 1e-15
+    assert difference(a, np.full((2, 200), 0.3)).p_value() == 1
+
+
 def test_edges():
     assert difference(np.ones(5), np.ones(5)).p_value() == 1
     one_problem = mean([[0.2], [0.4]])

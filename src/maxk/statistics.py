@@ -86,7 +86,7 @@ class Estimate:
 
         Where all N problems have the same value, that of the exact sign-flip test: 2/2^N.
         """
-        if self.value == 0 or math.isnan(self.variance):
+        if abs(self.value) <= ROUNDING or math.isnan(self.variance):
             return 1.0
         tails = (tail(abs(self.value) / math.sqrt(variance), df, seed_df) for variance, df, seed_df in self._spread)
         return max(tails, default=self._chance_of_no_spread)
