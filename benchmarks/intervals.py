@@ -30,7 +30,7 @@ from functools import cache
 import numpy as np
 
 from maxk.estimators import best_of_k_weights
-from maxk.statistics import PER_KURTOSIS, Floats, combined, difference, sign_flip_p, t_quantile, wilcoxon_signed_rank
+from maxk.statistics import PER_KURTOSIS, Floats, combined, critical, difference, sign_flip_p, wilcoxon_signed_rank
 
 LEVELS = np.array([0, 1 / 3, 2 / 3, 1.0])
 SAMPLES, K = 256, 128
@@ -53,6 +53,7 @@ def main() -> None:
     print(f"Percent of {args.datasets} data sets; standard error of 5 and of 95: {error:.2f}\n")
     several_seeds(args.datasets)
     one_seed(args.datasets)
+    small_levels(5 * args.datasets)
     print(f"\n{time.process_time() - start:.0f} CPU-seconds")
 
 
@@ -99,8 +100,11 @@ def crossed_cell(case: str, problems: int, seeds: int, sd: float, datasets: int)
     return 100 * covered / datasets, 100 * rejected / max(1, tested)
 
 
-def intervals(values: Floats) -> tuple[Floats, Floats]:
-    """`difference(b, a)` and half of its 95 % interval, of values [datasets, a and b, seeds, problems] at once."""
+def intervals(values: Floats, level: float = 0.05) -> tuple[Floats, Floats]:
+    """`difference(b, a)` and half of its interval, of values [datasets, a and b, seeds, problems] at once.
+
+    The level is that of the test: 0.05 for an interval of 95 %.
+    """
     _, _, seeds, problems = values.shape
     per_problem = values[:, 1].mean(axis=1) - values[:, 0].mean(axis=1)
     variances, means = per_problem.var(axis=1), values.mean(axis=3)
@@ -111,16 +115,29 @@ def intervals(values: Floats) -> tuple[Floats, Floats]:
     of_seeds = means.var(axis=2, ddof=1).sum(axis=1) / seeds
     problem_df = (problems - 1) / (1 + PER_KURTOSIS * kurtosis)
     variance, df = combined(variances / (problems - 1), of_seeds, interaction, problem_df, 2 * (seeds - 1))
-    half = np.interp(1 / df, *quantiles()) * np.sqrt(variance)
-    of_trainings = float(t_quantile(0.05, problems - 1)) * np.sqrt(variances / (problems - 1))
+    half = np.interp(1 / df, *bounds(level, 2 * (seeds - 1))) * np.sqrt(variance)
+    of_trainings = critical(level, problems - 1, 0) * np.sqrt(variances / (problems - 1))
     return per_problem.mean(axis=1), np.maximum(half, of_trainings)
 
 
 @cache
-def quantiles() -> tuple[Floats, Floats]:
-    """Values of 1/df, and the 95 % quantiles of Student's t there."""
+def bounds(level: float, seed_df: int) -> tuple[Floats, Floats]:
+    """Values of 1/df, and the bounds of the test there."""
     at = np.linspace(1e-4, 1, 1_000)
-    return at, np.array([float(t_quantile(0.05, 1 / one)) for one in at])
+    return at, np.array([critical(level, 1 / one, seed_df) for one in at])
+
+
+def small_levels(datasets: int) -> None:
+    """Type-I errors below 5 % of skewed differences, without spread between seeds."""
+    print("\nskewed             tests of    5 %     1 %   0.1 %")
+    for problems, seeds in ((20, 3), (40, 3), (40, 5), (100, 5), (20, 10), (40, 10), (100, 10)):
+        rng = np.random.default_rng([problems, seeds])
+        drawn = list(draw(rng, "skewed", problems, seeds, 0.0, datasets))
+        errors = []
+        for level in (0.05, 0.01, 0.001):
+            found = [intervals(values, level) for values in drawn]
+            errors.append(100 * sum(int((np.abs(size) > half).sum()) for size, half in found) / datasets)
+        print(f"{problems:5d} problems, {seeds:2d} seeds  " + "  ".join(f"{one:6.2f}" for one in errors), flush=True)
 
 
 def one_seed(datasets: int) -> None:

@@ -44,7 +44,7 @@ TAIL = 0.05
 # Rewards lie in [0, 1], and so do means of max@k and pass@k.
 MEAN_BOUNDS, DIFFERENCE_BOUNDS = (0.0, 1.0), (-1.0, 1.0)
 NO_SPREAD = 1e-24  # variance of equal values, up to rounding
-ROUNDING = 1e-12  # the largest difference of equal means
+ROUNDING = 1e-12  # means that differ by less are equal
 LARGEST_EXACT = 50  # differing pairs up to which Wilcoxon's p is exact (scipy's limit where there are no ties)
 
 
@@ -86,16 +86,16 @@ class Estimate:
 
         Where all N problems have the same value, that of the exact sign-flip test: 2/2^N.
         """
-        if abs(self.value) <= ROUNDING or math.isnan(self.variance):
+        if self.value == 0 or math.isnan(self.variance):
             return 1.0
         tails = (tail(abs(self.value) / math.sqrt(variance), df, seed_df) for variance, df, seed_df in self._spread)
         return max(tails, default=self._chance_of_no_spread)
 
     @property
     def _spread(self) -> list[tuple[float, float, float]]:
-        """Of the two statements: variance, its degrees of freedom and those of seeds (0: seeds fixed), if it has any.
+        """(variance, df, df of seeds) of both statements, without those that have no spread; one seed makes them one.
 
-        With one seed the two are one.
+        The df of seeds is 0 for the statement about the trainings at hand.
         """
         both = dict.fromkeys([(self.variance, self.df, self.seed_df), (self.problem_variance, self.problem_df, 0.0)])
         return [one for one in both if not one[0] <= NO_SPREAD]  # NaN stays
@@ -140,6 +140,7 @@ def _estimate(sides: Sequence[Sequence[Floats]]) -> Estimate:
     datasets = len(sides[0])
     per_problem = [sides[0][i].mean(axis=0) - sum(side[i].mean(axis=0) for side in sides[1:]) for i in range(datasets)]
     value = float(np.mean([one.mean() for one in per_problem]))
+    value = value if abs(value) > ROUNDING else 0.0
     of_problems = [one.var(ddof=1) / len(one) / datasets**2 if len(one) > 1 else math.nan for one in per_problem]
     fixed = float(sum(of_problems)), satterthwaite(of_problems, [len(one) - 1 for one in per_problem])
     seeded = [side for side in sides if len(side[0]) > 1]
@@ -178,9 +179,9 @@ def combined(
 def critical(alpha: float, df: float, seed_df: float) -> float:
     """How many standard deviations a two-sided test at `alpha` asks for; `df` and `seed_df` as in `Estimate`.
 
-    Student's t at `df`, but below 5 % the tail falls as that of t at `seed_df` does,
+    Student's t at `df`; but below 5 % its tail is that of the seeds' df, where this is the smaller one:
 
-        t(alpha; df_seeds) · t(0.05; df) / t(0.05; df_seeds).
+        t(alpha; heavy) · t(0.05; df) / t(0.05; heavy), heavy = min(df, df_seeds).
 
     The estimated df is large where V_seeds happens to be small. With two seeds and the tail of t at `df`, a test of 1 %
     therefore rejects up to 2.2 %, and one of 0.1 % up to 0.94 %; with this tail 1.03 % and 0.10 %
@@ -188,7 +189,8 @@ def critical(alpha: float, df: float, seed_df: float) -> float:
     """
     if not seed_df or alpha >= TAIL:
         return float(t_quantile(alpha, df))
-    return float(t_quantile(alpha, seed_df) * t_quantile(TAIL, df) / t_quantile(TAIL, seed_df))
+    heavy = min(df, seed_df)
+    return float(t_quantile(alpha, heavy) * t_quantile(TAIL, df) / t_quantile(TAIL, heavy))
 
 
 def tail(t: float, df: float, seed_df: float) -> float:
@@ -196,7 +198,8 @@ def tail(t: float, df: float, seed_df: float) -> float:
     p = t_tail(t, df)
     if not seed_df or p >= TAIL:
         return p
-    return t_tail(t * float(t_quantile(TAIL, seed_df) / t_quantile(TAIL, df)), seed_df)
+    heavy = min(df, seed_df)
+    return t_tail(t * float(t_quantile(TAIL, heavy) / t_quantile(TAIL, df)), heavy)
 
 
 def interaction(values: Floats) -> float:
@@ -306,9 +309,9 @@ def crossing(a: ArrayLike, b: ArrayLike, ks: Sequence[int], level: float = 0.95)
         return found.value, *found.interval(level)
 
     return Crossing(
-        k=_from_there_on(lambda i: at(i)[0] > ROUNDING, ks),
-        low=next((k for i, k in enumerate(ks) if not at(i)[2] < -ROUNDING), None),
-        high=_from_there_on(lambda i: at(i)[1] > ROUNDING, ks),
+        k=_from_there_on(lambda i: at(i)[0] > 0, ks),
+        low=next((k for i, k in enumerate(ks) if not at(i)[2] < 0), None),
+        high=_from_there_on(lambda i: at(i)[1] > 0, ks),
     )
 
 
