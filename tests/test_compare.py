@@ -375,7 +375,7 @@ def test_faults_of_csv_are_named_by_line(tmp_path: Path, text: str, message: str
         ({"statuses": ["fine"]}, r"v.jsonl:1: statuses must be a list of passed"),
         ({"statuses": [["passed"]]}, r"v.jsonl:1: statuses must be a list of passed"),
         ({"problem_id": 7}, r"v.jsonl:1: not a verdict; problem_id must be text, got int 7"),
-        ({"sample": -1}, r"v.jsonl:1: not a verdict; sample must be a whole number, got int -1"),
+        ({"sample": -1}, r"v.jsonl:1: not a verdict; sample must be a whole number from 0, got int -1"),
         ({"judged": []}, r"v.jsonl:1: not a verdict; judged must be outputs or asserts, got list \[\]"),
         ({"program": ["x"]}, r"v.jsonl:1: not a verdict; program must be text or null, got list"),
     ],
@@ -404,16 +404,29 @@ def test_a_verdict_that_is_there_twice_is_refused(
     }
     capsys.readouterr()
     assert cli.main([command, *given[command]]) == 2
-    said = "s.verdicts.jsonl:3: sample 1 of problem 'double' is there twice, or not in order\n"
-    assert capsys.readouterr().err.endswith(f"maxk {command}: {said}")
+    remedy = "; move it away or name another --output" if command == "grade" else ""
+    assert capsys.readouterr().err.endswith(f"maxk {command}: s.verdicts.jsonl:3: sample 1 is there twice{remedy}\n")
 
 
 def test_samples_of_several_problems_may_take_turns(tmp_path: Path) -> None:
-    rows = [{**VERDICT, "sample": i // 2, "problem_id": "pq"[i % 2]} for i in range(6)]
+    rows = [{**VERDICT, "sample": i, "problem_id": "pq"[i % 2]} for i in range(6)]
     [found] = read(jsonl(tmp_path / "v.jsonl", rows))
     assert found.n == 3
+    with pytest.raises(UserError, match=r"v.jsonl:7: sample 3 is there twice"):  # a number is of one problem only
+        read(jsonl(tmp_path / "v.jsonl", [*rows, {**VERDICT, "sample": 3, "problem_id": "p"}]))
     with pytest.raises(UserError, match=r"v.jsonl:7: problem 'p' has 1 test here and 2 before"):
         read(jsonl(tmp_path / "v.jsonl", [*rows, {**VERDICT, "sample": 9, "statuses": ["passed"]}]))
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_verdicts_may_be_in_any_order(order: tuple[int, ...], tmp_path: Path) -> None:
+    """Sorted by reward, say, or two files with numbers of their own in one; a number may be there once only."""
+    rows = [{**VERDICT, "sample": i + 2 * (i > 1), "problem_id": "pq"[i % 2]} for i in order]
+    [found] = read(jsonl(tmp_path / "v.jsonl", rows))
+    assert found.sizes == {name: [2] for name in "pq"}
+    for row in rows:
+        with pytest.raises(UserError, match=f"v.jsonl:5: sample {row['sample']} is there twice"):
+            read(jsonl(tmp_path / "v.jsonl", [*rows, {**row, "problem_id": "r"}]))
 
 
 def test_a_file_of_verdicts_that_was_cut_is_refused(tmp_path: Path) -> None:
