@@ -9,6 +9,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.pop("FORCE_COLOR", None)  # tests read what is printed
 
 import pytest
 from hypothesis import HealthCheck, settings

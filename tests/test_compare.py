@@ -153,29 +153,42 @@ def test_a_file_is_not_two_seeds(tmp_path: Path) -> None:
             read(f"x={file},{second}")
 
 
-def test_a_copy_is_no_other_seed(tmp_path: Path) -> None:
-    """Nor in another order, nor as another seed of a CSV file; samples of other rewards and equal counts are."""
-    rows = [("p", 4, 1), ("q", 4, 4)]
-    csv(tmp_path / "a.csv", rows)
-    csv(tmp_path / "b.csv", rows[::-1])
-    with pytest.raises(UserError, match=r"b.csv: the same results as .*a.csv; give each seed of a system its own file"):
-        read(f"x={tmp_path}/a.csv,{tmp_path}/b.csv")
-    csv(tmp_path / "c.csv", [(*row, seed) for seed in (7, 8) for row in rows], "problem,n,c,seed")
-    with pytest.raises(UserError, match=r"c.csv \(seed 8\): the same results as .*c.csv \(seed 7\); give"):
-        read(tmp_path / "c.csv")
-    csv(tmp_path / "d.csv", [("p", 4, 2), ("q", 4, 4)])
-    assert len(read(f"x={tmp_path}/a.csv,{tmp_path}/d.csv")[0].seeds) == 2
-    one, other = {"p": [0.5, 0.0], "q": [0.25, 0.5]}, {"p": [0.5, 0.0], "q": [0.5, 0.5]}
-    paths = [verdicts(tmp_path / f"{i}.jsonl", rewards) for i, rewards in enumerate((one, other, one))]
-    assert len(read(f"x={paths[0]},{paths[1]}")[0].seeds) == 2
-    with pytest.raises(UserError, match=r"2.jsonl: the same results as .*0.jsonl"):
-        read(f"x={paths[0]},{paths[1]},{paths[2]}")
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_copy_is_no_other_seed(tmp_path: Path, suffix: str) -> None:
+    """It is refused before any file is read or graded."""
+    for name, content in (("a", "1"), ("b", "2"), ("c", "1")):
+        (tmp_path / f"{name}.{suffix}").write_text(content)
+    a, b, c = (f"{tmp_path}/{name}.{suffix}" for name in "abc")
+    assert files_of(f"x={a},{b}") == ("x", [a, b])
+    said = f"{c}: the same file content as {a}; give the results of another seed, or leave one out"
+    with pytest.raises(UserError, match=f"^{said}$"):
+        files_of(f"x={a},{b},{c}")
+
+
+def test_seeds_of_equal_counts_are_told(tmp_path: Path) -> None:
+    """Few samples often give the same counts, so that these are no proof of a copy."""
+    first = verdicts(tmp_path / "a.jsonl", {"p": [1.0], "q": [0.0], "r": [1.0]})
+    second, other = tmp_path / "b.jsonl", verdicts(tmp_path / "c.jsonl", {"p": [1.0], "q": [0.5], "r": [1.0]})
+    second.write_text(first.read_text().replace('"key": "0"', '"key": "1"'))
+    rows = [("p", 1, 1), ("q", 1, 0), ("r", 1, 1)]
+    counts = [csv(tmp_path / f"{name}.csv", rows) for name in "de"]
+    columns = csv(tmp_path / "f.csv", [(*row, seed) for seed in (7, 8) for row in rows], "problem,n,c,seed")
+    for given, one, another in (
+        (f"x={first},{other},{second}", first, second),
+        (f"x={counts[0]},{counts[1]}", *counts),
+        (f"x={columns}", f"{columns} (seed 7)", f"{columns} (seed 8)"),
+    ):
+        assert paired(read(given)).notes == [
+            f"Seeds {one} and {another} of x have equal counts; if one is a copy, the spread between seeds is "
+            "understated."
+        ]
+    assert paired(read(f"x={first},{other}", f"y={counts[0]}", f"z={counts[1]}")).notes == []
 
 
 @pytest.mark.parametrize("right", [0, 4])
-def test_two_seeds_that_always_fail_or_never_are_no_copies(tmp_path: Path, right: int) -> None:
+def test_two_seeds_that_always_fail_or_never_are_rightly_equal(tmp_path: Path, right: int) -> None:
     paths = [csv(tmp_path / f"{name}.csv", [("p", 4, right), ("q", 4, right)]) for name in "ab"]
-    assert len(read(f"x={paths[0]},{paths[1]}")[0].seeds) == 2
+    assert paired(read(f"x={paths[0]},{paths[1]}")).notes == []
 
 
 def test_holm_is_over_the_pairs_at_one_k(tmp_path: Path) -> None:
@@ -362,7 +375,7 @@ def test_faults_of_csv_are_named_by_line(tmp_path: Path, text: str, message: str
         ({"statuses": ["fine"]}, r"v.jsonl:1: statuses must be a list of passed"),
         ({"statuses": [["passed"]]}, r"v.jsonl:1: statuses must be a list of passed"),
         ({"problem_id": 7}, r"v.jsonl:1: not a verdict; problem_id must be text, got int 7"),
-        ({"sample": -1}, r"v.jsonl:1: not a verdict; sample must be a whole number, got int -1"),
+        ({"sample": -1}, r"v.jsonl:1: not a verdict; sample must be a whole number from 0, got int -1"),
         ({"judged": []}, r"v.jsonl:1: not a verdict; judged must be outputs or asserts, got list \[\]"),
         ({"program": ["x"]}, r"v.jsonl:1: not a verdict; program must be text or null, got list"),
     ],
@@ -391,16 +404,29 @@ def test_a_verdict_that_is_there_twice_is_refused(
     }
     capsys.readouterr()
     assert cli.main([command, *given[command]]) == 2
-    said = "s.verdicts.jsonl:3: sample 1 of problem 'double' is there twice, or not in order\n"
-    assert capsys.readouterr().err.endswith(f"maxk {command}: {said}")
+    remedy = "; move it away or name another --output" if command == "grade" else ""
+    assert capsys.readouterr().err.endswith(f"maxk {command}: s.verdicts.jsonl:3: sample 1 is there twice{remedy}\n")
 
 
 def test_samples_of_several_problems_may_take_turns(tmp_path: Path) -> None:
-    rows = [{**VERDICT, "sample": i // 2, "problem_id": "pq"[i % 2]} for i in range(6)]
+    rows = [{**VERDICT, "sample": i, "problem_id": "pq"[i % 2]} for i in range(6)]
     [found] = read(jsonl(tmp_path / "v.jsonl", rows))
     assert found.n == 3
+    with pytest.raises(UserError, match=r"v.jsonl:7: sample 3 is there twice"):  # a number is of one problem only
+        read(jsonl(tmp_path / "v.jsonl", [*rows, {**VERDICT, "sample": 3, "problem_id": "p"}]))
     with pytest.raises(UserError, match=r"v.jsonl:7: problem 'p' has 1 test here and 2 before"):
         read(jsonl(tmp_path / "v.jsonl", [*rows, {**VERDICT, "sample": 9, "statuses": ["passed"]}]))
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_verdicts_may_be_in_any_order(order: tuple[int, ...], tmp_path: Path) -> None:
+    """Sorted by reward, say, or two files with numbers of their own in one; a number may be there once only."""
+    rows = [{**VERDICT, "sample": i + 2 * (i > 1), "problem_id": "pq"[i % 2]} for i in order]
+    [found] = read(jsonl(tmp_path / "v.jsonl", rows))
+    assert found.sizes == {name: [2] for name in "pq"}
+    for row in rows:
+        with pytest.raises(UserError, match=f"v.jsonl:5: sample {row['sample']} is there twice"):
+            read(jsonl(tmp_path / "v.jsonl", [*rows, {**row, "problem_id": "r"}]))
 
 
 def test_a_file_of_verdicts_that_was_cut_is_refused(tmp_path: Path) -> None:

@@ -117,10 +117,10 @@ def test_samples_are_graded_and_selected(here: Path, capsys: pytest.CaptureFixtu
 
 
 def test_problems_without_other_tests_are_left_out(here: Path) -> None:
-    verdict = {"sample": 0, "key": "0", "judged": "outputs", "program": "a", "reward": 1.0}
+    verdict = {"key": "0", "judged": "outputs", "program": "a", "reward": 1.0}
     rows = [
-        {**verdict, "problem_id": name, "statuses": ["passed"] * tests, "outputs": ["0"] * tests}
-        for name, tests in (("p", 1), ("q", 3))
+        {"sample": i, **verdict, "problem_id": name, "statuses": ["passed"] * tests, "outputs": ["0"] * tests}
+        for i, (name, tests) in enumerate((("p", 1), ("q", 3)))
     ]
     path = Path("v.jsonl")
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

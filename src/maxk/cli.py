@@ -164,7 +164,3 @@ def _reader_is_gone() -> bool:
 def _terminate(*_: Any) -> None:
     """Turns SIGTERM into SystemExit, so that temporary files are removed and the tracked run ends as KILLED."""
     raise SystemExit(128 + signal.SIGTERM)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

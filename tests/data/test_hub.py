@@ -153,6 +153,17 @@ def test_a_local_model_needs_weights(tmp_path: Path) -> None:
     assert model_fault(tmp_path) is None
 
 
+def test_local_data_needs_a_data_file_whose_suffix_may_be_in_upper_case(tmp_path: Path) -> None:
+    def data_fault() -> str | None:
+        return hub.fault(str(tmp_path), None, "dataset", None, online=False)
+
+    (tmp_path / "README.md").touch()
+    assert str(data_fault()).startswith("the folder has no data files: .parquet, .arrow, .json, ")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/ROWS.PARQUET").touch()
+    assert data_fault() is None
+
+
 def test_the_hub_is_asked_for_what_the_cache_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     asked = []

@@ -108,6 +108,22 @@ def test_a_stopped_run_goes_on_where_it_ended(files: tuple[Path, Path]) -> None:
     assert output.read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"reward": 7}, r".*:2: reward must be .*, got int 7; move it away or name another --output$"),
+        ({"sample": 5}, r".*:2: made from another sample, .*; move it away or name another --output$"),
+    ],
+)
+def test_rows_that_grading_did_not_write_are_refused(change: dict, said: str, files: tuple[Path, Path]) -> None:
+    run(*files)
+    output = files[1].with_suffix(".verdicts.jsonl")
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    write(output, [rows[0], {**rows[1], **change}])
+    with pytest.raises(UserError, match=said):
+        run(*files)
+
+
 @pytest.mark.parametrize("what", ["sample", "tests", "limit"])
 def test_verdicts_of_other_input_are_refused(what: str, files: tuple[Path, Path]) -> None:
     run(*files)

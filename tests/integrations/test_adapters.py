@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +17,7 @@ import torch
 
 from enumeration import leave_one_out
 from maxk.integrations import code_reward, groups, openrlhf, rllm, skyrl, slime
-from maxk.objectives import Objective, make
+from maxk.objectives import OBJECTIVES, Objective, make
 
 SPEC = {"type": "bon_loo1", "k": 2}
 GROUP_A, GROUP_B = [1.0, 1.0, 0.0, 0.0], [0.5, 0.0, 0.0, 1.0]
@@ -51,9 +53,16 @@ def test_an_objective_scaled_by_the_batch_refuses_groups_of_two_sizes() -> None:
         groups.group_advantages(objective, torch.ones(5), ["x", "y", "x", "y", "x"])
 
 
-@pytest.mark.parametrize("ids", [["x", None, "x", None], ["x", "x", "x"], ["x"] * 5])
-def test_a_completion_without_a_group_is_refused(ids: list[str | None]) -> None:
-    with pytest.raises(ValueError, match=r"completion 1 has no id of its prompt|argument 2 is (shorter|longer)"):
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        (["x", None, "x", None], "completion 1 has no id of its prompt"),
+        (["x"], "1 group id for 4 rewards"),
+        (["x"] * 5, "5 group ids for 4 rewards"),
+    ],
+)
+def test_a_completion_without_a_group_is_refused(ids: list[str | None], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         groups.group_advantages(make(SPEC), torch.ones(4), ids)
 
 
@@ -78,7 +87,7 @@ def penalised(objective: Objective, rewards: list[float], size: float) -> float:
 
 
 def spec_of(name: str) -> dict[str, Any]:
-    return {"type": name, "k": 2, **({"m": 1} if name == "bon_topm" else {})}
+    return {"type": name, "k": 3, "m": 2} if name == "bon_topm" else {"type": name, "k": 2}
 
 
 DIFFERENT, TIES, EQUAL = [1.0, 0.5, 0.25, 0.0], [1.0, 1.0, 0.5, 0.0], [0.0] * 4
@@ -110,6 +119,15 @@ def test_a_small_kl_in_the_reward_moves_advantages_little(name: str, rewards: tu
 )
 def test_a_small_kl_in_the_reward_decides(name: str, rewards: list[float]) -> None:
     assert penalised(make(spec_of(name)), rewards, 1e-3) > 0.2
+
+
+def test_the_table_of_effects_names_every_on_policy_objective_once(root: Path) -> None:
+    """docs/integrations.md, "A KL in the reward"."""
+    _, _, table = (root / "docs/integrations.md").read_text().partition("| objectives | effect |\n")
+    cells = [line.split("|")[1] for line in table.partition("\n\n")[0].splitlines()[1:]]
+    named = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+    shipped = [name for name, kind in OBJECTIVES.items() if kind.__module__.startswith("maxk.")]
+    assert sorted(named) == sorted(["binary: true", *(name for name in shipped if not OBJECTIVES[name].off_policy)])
 
 
 # ---- estimators
@@ -260,20 +278,27 @@ def test_a_grader_that_cannot_start_tells_every_caller() -> None:
             {"role": "tool", "name": "run", "content": "0"},
             {"role": "assistant", "content": ANSWER},
         ],
+        [{"role": "assistant", "content": [{"type": "text", "text": ANSWER}]}],
+        [{"role": "assistant", "content": [{"type": "text", "text": part} for part in (ANSWER[:20], ANSWER[20:])]}],
     ],
 )
 def test_chat_messages(completion: Any) -> None:
     assert code_reward.score(completion, TESTS) == {"score": 0.5, "ungraded": 0.0}
 
 
-@pytest.mark.parametrize("message", [{"role": "assistant", "content": None}, {"role": "assistant", "tool_calls": []}])
+@pytest.mark.parametrize("message", [{"content": None}, {"content": []}, {"tool_calls": []}])
 def test_a_message_without_text_has_no_program(message: Any) -> None:
-    assert code_reward.score([message], TESTS) == {"score": 0.0, "ungraded": 0.0}
+    assert code_reward.score([{"role": "assistant", **message}], TESTS) == {"score": 0.0, "ungraded": 0.0}
 
 
 @pytest.mark.parametrize(
     "completion",
-    [None, 3, [], [ANSWER], [{"role": "user", "content": ANSWER}], [{"role": "assistant", "content": [ANSWER]}]],
+    [
+        *(None, 3, [], [ANSWER], [{"type": "text", "text": ANSWER}], [{"role": "user", "content": ANSWER}]),
+        [{"role": "assistant", "content": [ANSWER]}],
+        [{"role": "assistant", "content": [{"type": "text", "text": ANSWER}, {"type": "image", "image": "…"}]}],
+        [{"role": "assistant", "content": [{"type": "text", "text": None}]}],
+    ],
 )
 def test_other_completions_are_refused(completion: Any) -> None:
     with pytest.raises(TypeError, match="a completion must be text, or chat messages"):

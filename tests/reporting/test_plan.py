@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -226,6 +228,22 @@ def test_the_table_fits_a_terminal_of_80_columns(
     table, _, _ = capsys.readouterr().out.partition("\nat least ")
     assert max(map(len, table.splitlines())) <= 80
     assert table.count("\n stage ") == table.count("\n verify ") == 2
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_table_in_a_file_or_a_pipe_is_plain_and_whole(
+    terminal: bool, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also beside a terminal, as stdin and stderr of `maxk plan | grep` are, and where colours are asked for."""
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((80, 24)))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    assert cli.main(["plan", "--config", "config/paper.yaml"]) == 0
+    table, _, _ = capsys.readouterr().out.partition("\nat least ")
+    assert "\x1b" not in table
+    assert table.count("\n stage ") == table.count("\n verify ") == (2 if terminal else 1)
 
 
 def test_an_experiment_is_planned(

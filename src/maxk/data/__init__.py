@@ -105,13 +105,13 @@ def load(name: str, config: DatasetSection, validate: Validate | None = None) ->
 
 
 class Need(NamedTuple):
-    """What a configuration reads: its key, a local path or a repository of the hub, and a pattern of files it holds."""
+    """What a configuration reads: its key, a local path or a repository of the hub, and what it holds (`hub.fault`)."""
 
     key: str
     where: str
     revision: str | None
     kind: str = "dataset"
-    holds: str = "*"
+    holds: str | None = None
 
 
 def needs(name: str, config: DatasetSection) -> Iterator[Need]:

@@ -51,17 +51,18 @@ def files(name: str, place: Place, layouts: Layouts) -> list[Path]:
     raise UserError(f"datasets.{name}: {place.location} has no data files {wanted}; it has {there}")
 
 
-def fault(where: str, revision: str | None, kind: str, holds: str, online: bool) -> str | None:
+def fault(where: str, revision: str | None, kind: str, holds: str | None, online: bool) -> str | None:
     """Why a model or dataset cannot be read here, with the fix; None if it is local, in the cache, or on the hub.
 
-    `holds` is a pattern of files without which a folder is of no use. Asks the hub if `online`; downloads nothing.
+    holds: a pattern of files without which a folder is of no use; None for data files. Asks the hub if `online`;
+    downloads nothing.
     """
     local = Path(where).expanduser()
     folder = local if local.exists() else _cached(where, revision, kind)
-    if folder is not None and (folder.is_file() or any(folder.rglob(holds))):
+    if folder is not None and (folder.is_file() or any(folder.rglob(holds) if holds else data_files(folder))):
         return None
     if local.exists():
-        return f"the folder has no {holds}"
+        return f"the folder has no {holds or 'data files: ' + ', '.join(DATA_SUFFIXES)}"
     if is_path(where):
         return "no such file or folder"
     if kind == "dataset" and revision is None:

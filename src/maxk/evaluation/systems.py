@@ -12,6 +12,7 @@ A result file is one of
 from __future__ import annotations
 
 import csv
+import filecmp
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -176,6 +177,23 @@ def _notes(systems: Sequence[System], kept: Sequence[System], ids: Sequence[str]
     if any(max(each) > smallest for each in sizes.values()):
         said = ", ".join(f"{name} {_range(each)}" for name, each in sizes.items())
         yield f"Samples per problem differ ({said}): no k above {smallest}; estimates use all samples."
+    for one in systems:
+        for first, second in _equal_seeds(one.seeds):
+            yield (
+                f"Seeds {first.source} and {second.source} of {one.name} have equal counts; if one is a copy, the "
+                "spread between seeds is understated."
+            )
+
+
+def _equal_seeds(seeds: Sequence[Seed]) -> Iterator[tuple[Seed, Seed]]:
+    """Each seed with as many samples of every reward as an earlier one, and that one.
+
+    Not those of a model that always fails, or never: they are rightly equal.
+    """
+    for i, seed in enumerate(seeds):
+        first = next((one for one in seeds[:i] if one.problems == seed.problems), None)
+        if first and len({reward for problem in seed.problems.values() for reward in +problem.rewards}) > 1:
+            yield first, seed
 
 
 def _range(numbers: Sequence[int]) -> str:
@@ -189,28 +207,15 @@ Reader = Callable[[Path], Sequence[Seed]]
 
 
 def read_system(name: str, paths: Sequence[str], read: Reader) -> System:
-    """A system from its files, which may hold several seeds each.
-
-    Raises UserError if one cannot be read, or if two seeds have the same results: equal seeds show no spread.
-    """
-    seeds = [seed for path in paths for seed in read(Path(path))]
-    for first, second in combinations(seeds, 2):
-        if first.problems == second.problems and _varies(first):
-            raise UserError(
-                f"{second.source}: the same results as {first.source}; give each seed of a system its own file"
-            )
-    return System(name, seeds)
-
-
-def _varies(seed: Seed) -> bool:
-    """Whether samples have different rewards. Two seeds of a model that always fails, or never, are rightly equal."""
-    return len({reward for problem in seed.problems.values() for reward in +problem.rewards}) > 1
+    """A system from its files, which may hold several seeds each. Raises UserError if one cannot be read."""
+    return System(name, [seed for path in paths for seed in read(Path(path))])
 
 
 def files_of(given: str) -> tuple[str, list[str]]:
     """The name and the files of a system, from `[NAME=]FILE[,FILE…]`, one file per seed.
 
-    Raises UserError if a file is not there, or is given twice: two equal seeds would show no spread between seeds.
+    Raises UserError if a file is not there, or is given twice, also as a copy: two equal seeds would show no spread
+    between seeds. Files of counts may be equal, since few samples often give the same counts.
     """
     name, _, rest = given.partition("=")
     if not rest or "/" in name or Path(given).exists():
@@ -222,7 +227,23 @@ def files_of(given: str) -> tuple[str, list[str]]:
         if not path.is_file():
             what = "is a folder; give the scores of a policy" if path.is_dir() else no_such_file(path)
             raise UserError(f"{path}: {what}")
+    for first, second in combinations([path for path in paths if not _is_csv(Path(path))], 2):
+        if _same_content(first, second):
+            raise UserError(
+                f"{second}: the same file content as {first}; give the results of another seed, or leave one out"
+            )
     return name or _short(paths[0]), paths
+
+
+def _same_content(first: str, second: str) -> bool:
+    try:
+        return filecmp.cmp(first, second, shallow=False)
+    except OSError:  # what reads the file says why
+        return False
+
+
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
 
 
 def _short(path: str) -> str:
@@ -234,7 +255,7 @@ def read_results(path: Path) -> Sequence[Seed] | None:
     """The seeds in a file of verdicts, scores or counts; None if it holds something else."""
     if is_parquet(path):
         return [_scores(path)]
-    if path.suffix.lower() == ".csv":
+    if _is_csv(path):
         return _counts(path)
     return _verdicts(path)
 

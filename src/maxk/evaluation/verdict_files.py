@@ -38,7 +38,7 @@ _BEGINNING = b'{"sample": '
 _KNOWN = frozenset(STATUSES)
 _KEYS = {"sample", "problem_id", "key", "judged", "reward", "statuses"}
 _ALLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "sample": (lambda value: type(value) is int and value >= 0, "a whole number"),
+    "sample": (lambda value: type(value) is int and value >= 0, "a whole number from 0"),
     "problem_id": (lambda value: type(value) is str, "text"),
     "judged": (lambda value: value in (OUTPUTS, ASSERTS), f"{OUTPUTS} or {ASSERTS}"),
     "program": (lambda value: value is None or type(value) is str, "text or null"),
@@ -94,18 +94,21 @@ def verdicts(path: Path) -> Iterator[dict[str, Any]]:
 def sound_rows(path: Path) -> Iterator[Row]:
     """The verdicts of a file. Raises UserError for a row that grading cannot write, or whose sample is there twice.
 
-    Samples of a problem must be in order, so that the last one's number tells whether one is there twice.
+    Rows may be in any order.
     """
-    last: dict[str, tuple[int, int]] = {}
+    sizes: dict[str, int] = {}  # tests of each problem
+    following, others = 0, set[int]()  # numbers read: those below `following`, and others if rows are not in order
     for row in rows(path):
         _require_sound(row)
         name, sample, tests = row.value["problem_id"], row.value["sample"], len(row.value["statuses"])
-        before, expected = last.get(name, (-1, tests))
-        if sample <= before:
-            raise UserError(f"{row.where}: sample {sample} of problem {name!r} is there twice, or not in order")
-        if tests != expected:
+        if sample < following or sample in others:
+            raise UserError(f"{row.where}: sample {sample} is there twice")
+        if tests != (expected := sizes.setdefault(name, tests)):
             raise UserError(f"{row.where}: problem {name!r} has {counted(tests, 'test')} here and {expected} before")
-        last[name] = sample, tests
+        others.add(sample)
+        while following in others:
+            others.remove(following)
+            following += 1
         yield row
 
 
@@ -163,11 +166,11 @@ class Grading:
         self._keys = _Keys(problems, grader)
         self.tally = Tally(output, problems.tasks)
         self.done = _finished(output)
-        known = verdicts(output)
-        for sample, task in self._pairs():
+        known = self._known()
+        for index, (sample, task) in enumerate(self._pairs()):
             self.tally.sizes[task.problem_id] += 1
             if (verdict := next(known, None)) is not None:
-                self._require_current(verdict, sample, task)
+                self._require_current(index, verdict, sample, task)
                 self.tally.add(verdict)
         if self.total == 0:
             raise UserError(f"{samples.path}: contains no samples")
@@ -192,15 +195,21 @@ class Grading:
             self.done = self.total
         return self.tally
 
+    def _known(self) -> Iterator[dict[str, Any]]:
+        try:
+            yield from verdicts(self._output)
+        except UserError as error:
+            raise UserError(f"{error}; move it away or name another --output") from None
+
     def _pairs(self) -> Iterator[tuple[Sample, Task]]:
         for sample in self._samples.samples():
             yield sample, self._problems.task(sample.where, sample.problem_id)
 
-    def _require_current(self, verdict: Mapping[str, Any], sample: Sample, task: Task) -> None:
-        if verdict["key"] != self._keys.of(sample, task):
+    def _require_current(self, index: int, verdict: Mapping[str, Any], sample: Sample, task: Task) -> None:
+        if verdict["sample"] != index or verdict["key"] != self._keys.of(sample, task):
             raise UserError(
-                f"{self._output}:{verdict['sample'] + 1}: made from another sample, problem, limit or sandbox than "
-                "now, or by another version; move it away or name another --output"
+                f"{self._output}:{index + 1}: made from another sample, problem, limit or sandbox than now, or by "
+                "another version; move it away or name another --output"
             )
 
     def _in_order(self, pairs: Iterable[tuple[Sample, Task]]) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from maxk.errors import counted
 from maxk.objectives import Objective, make
 
 if TYPE_CHECKING:
@@ -42,13 +43,17 @@ def require_plain_rewards(objective: Objective) -> None:
 def group_advantages(objective: Objective, rewards: Tensor, groups: Iterable[Hashable]) -> Tensor:
     """Advantages [batch] of rewards [batch]; rows with equal `groups` are completions of one prompt, in any order.
 
-    Groups may differ in size, unless the objective is scaled by the whole batch. Raises ValueError for k > n, and for a
-    row without a group (None): such rows would pass for completions of one prompt.
+    Groups may differ in size, unless the objective is scaled by the whole batch. Raises ValueError for k > n, unless
+    there is one group id per reward, and for a row without one (None): such rows would pass for completions of one
+    prompt.
     """
     import torch
 
+    ids = list(groups)
+    if len(ids) != len(rewards):
+        raise ValueError(f"{counted(len(ids), 'group id')} for {counted(len(rewards), 'reward')}")
     members: dict[Hashable, list[int]] = defaultdict(list)
-    for row, group in zip(range(len(rewards)), groups, strict=True):
+    for row, group in enumerate(ids):
         if group is None:
             raise ValueError(f"completion {row} has no id of its prompt (uid, group_index, …): it is None")
         members[group].append(row)

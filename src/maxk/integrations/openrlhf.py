@@ -4,8 +4,8 @@
     --data.label_key tests
 
 OpenRLHF 0.11.2 has no hook for advantages. Its `dr_grpo` centres rewards by their group's mean and scales no further.
-It catches what this function raises and logs it as "Failed to fetch reward from remote RM": look there if it misses a
-reward.
+It catches what this function raises and logs it, at the level INFO, as "Failed to fetch reward from remote RM": look
+for this line if a reward is missing.
 """
 
 from __future__ import annotations

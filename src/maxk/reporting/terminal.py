@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import IO
@@ -17,6 +19,7 @@ from maxk.reporting import markdown
 _THEME = Theme({"markdown.em": "underline"})  # Markdown cannot underline, so emphasis is underlined
 _MARKS = re.compile(r"</?u>|\*\*|\\")  # take no room in the terminal
 _GAP = 2  # columns between two cells
+_UNBOUNDED = 10_000  # columns of a file or a pipe
 
 
 def write(text: str, file: IO[str] | None = None, whole: str = "") -> None:
@@ -24,7 +27,10 @@ def write(text: str, file: IO[str] | None = None, whole: str = "") -> None:
 
     whole: a file with the text; then a wide table is shortened where it can be, and the file is named.
     """
-    console = Console(file=file, theme=_THEME)
+    _write(text, Console(file=file, theme=_THEME), whole)
+
+
+def _write(text: str, console: Console, whole: str = "") -> None:
     if whole and (short := _shortened_in(text, console.width)) != text:
         text = f"{short.rstrip()}\n\nAll columns and intervals: {markdown.escape(whole)}."
     for number, block in enumerate(text.strip().split("\n\n")):
@@ -36,9 +42,10 @@ def write(text: str, file: IO[str] | None = None, whole: str = "") -> None:
 
 
 def fitted(table: str) -> str:
-    """A pipe table as plain text: one table, or several where it is wider than the terminal."""
+    """A pipe table as plain text: one table, or several where it is wider than the terminal, or than COLUMNS says."""
     printed = io.StringIO()
-    write(table, printed)
+    folds = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    _write(table, Console(file=printed, color_system=None, width=None if folds else _UNBOUNDED))
     return "\n".join(line.rstrip() for line in printed.getvalue().splitlines()).strip("\n")
 
 

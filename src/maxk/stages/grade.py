@@ -133,7 +133,7 @@ class Samples:
 def _summary(tally: Any, ks: list[int] | None) -> dict[str, Any]:
     """Counts, and max@k and pass@k as means over problems, at ks up to the fewest samples of a problem.
 
-    `ks` None: 1, 2, 4, … and these. Raises UserError if a sample was not graded.
+    `ks` None: 1, 2, 4, … and the fewest. Raises UserError if a sample was not graded.
     """
     tally.require_graded()
     ranked = tally.sizes.most_common()
