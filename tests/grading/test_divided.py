@@ -12,9 +12,10 @@ import pytest
 
 from maxk.grading import CheckerProgram, Grader, Limits, Submission, VerdictCache
 from maxk.grading.confined.wire import FAULT, HEADER, RESULT, RUNTIME_ERROR, TIME_LIMIT
+from maxk.grading.connection import Report, Server, _Pack, _Progress
 from maxk.grading.event_loop import EventLoop
 from maxk.grading.planning import plan
-from maxk.grading.pool import PLAIN, Job, Part, Report, Server, Task, _Pack, _Progress
+from maxk.grading.tasks import PLAIN, Job, Part, Task
 
 # Four tests may time out; what is not run is told from what timed out. A loop that waits for a core, however long, is
 # still stopped by its CPU time.

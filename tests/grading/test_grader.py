@@ -23,11 +23,12 @@ import pytest
 from honest_programs import PROGRAMS as HONEST
 
 from maxk.errors import UserError
-from maxk.grading import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache, pool
+from maxk.grading import CheckerProgram, Grader, Limits, Submission, Verdict, VerdictCache
 from maxk.grading.comparison import output_digest
+from maxk.grading.connection import Server
 from maxk.grading.planning import plan
-from maxk.grading.pool import Server
-from maxk.grading.sharing import Packs
+from maxk.grading.sharing.packs import Packs
+from maxk.grading.tasks import PLAIN, Job
 from maxk.grading.verdicts import NOT_READY, NotReady, SubmissionLike, Test
 
 QUICK = Limits(cpu_s=0.5, memory_mb=128, output_bytes=100_000, wall_s=1.0)
@@ -587,10 +588,10 @@ def test_a_problem_with_limits_of_its_own_is_passed_over() -> None:
     assert [[job.waiters[0] for job in waiting.take(8)] for _ in range(2)] == [[0, 2], [1]]
 
 
-def _job(number: int, problem: bytes, limits: Limits = QUICK, tests: Sequence[Test] = (("1", "1"),)) -> pool.Job:
+def _job(number: int, problem: bytes, limits: Limits = QUICK, tests: Sequence[Test] = (("1", "1"),)) -> Job:
     source = f"print(input())  # {number}"
     submission = Submission(source, tests)
-    job = pool.Job(submission, limits, b"", [number], pool.PLAIN, plan(source, share=True), problem=problem)
+    job = Job(submission, limits, b"", [number], PLAIN, plan(source, share=True), problem=problem)
     job.statuses = ["harness_error"] * len(tests)
     return job
 
@@ -632,8 +633,8 @@ def test_whatever_runs_beside_it_a_program_gets_its_own_verdict(seed: int) -> No
 
 def test_a_fork_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     packs = []
-    send = pool.Server.send
-    monkeypatch.setattr(pool.Server, "send", lambda self, pack: packs.append(len(pack)) or send(self, pack))
+    send = Server.send
+    monkeypatch.setattr(Server, "send", lambda self, pack: packs.append(len(pack)) or send(self, pack))
     with Grader(workers=1) as grader:
         packs.clear()
         items = [(ECHO, [(f"{number}", f"{number}")]) for number in range(64)]

@@ -23,11 +23,12 @@ import maxk
 from maxk.grading import CheckerProgram, Grader, Limits, Submission, VerdictCache, event_loop
 from maxk.grading.confined import confinement, shared, wire
 from maxk.grading.confined.jobs import Batch, Job
+from maxk.grading.connection import Server
 from maxk.grading.event_loop import EventLoop
 from maxk.grading.planning import plan
-from maxk.grading.pool import CHECKER, PLAIN, Server
 from maxk.grading.sandbox import StartError
 from maxk.grading.servers import Servers
+from maxk.grading.tasks import CHECKER, PLAIN
 
 NEEDS_BWRAP = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 TIERS = ["landlock", "seccomp", pytest.param("bubblewrap", marks=NEEDS_BWRAP)]

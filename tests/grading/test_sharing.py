@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from maxk.grading import Grader, Limits, Submission, parsing
 from maxk.grading.sandbox import _PRELOAD
-from maxk.grading.sharing import language, refusal
+from maxk.grading.sharing import language
+from maxk.grading.sharing.language import refusal
 
 CORPUS = Path(__file__).with_name("corpus.jsonl.gz")
 

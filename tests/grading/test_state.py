@@ -10,8 +10,8 @@ from state_programs import PROGRAMS
 
 from maxk.grading import Grader, Limits, Submission
 from maxk.grading.confined import wire
-from maxk.grading.pool import Report, Server
-from maxk.grading.sharing import refusal
+from maxk.grading.connection import Report, Server
+from maxk.grading.sharing.language import refusal
 
 INPUTS = ("1\n", "2\n", "3\n", "1\n")
 NAMES = [name for name, _ in PROGRAMS]

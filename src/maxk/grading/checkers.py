@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 from maxk.grading import verdicts
 from maxk.grading.confined.wire import RAN
+from maxk.grading.connection import Run
 from maxk.grading.keys import key_of_validation
-from maxk.grading.pool import Check, Run, Task, Validation
+from maxk.grading.tasks import Check, Task, Validation
 
 ATTEMPTS = 2
 _REMEMBERED = 1 << 12  # validations

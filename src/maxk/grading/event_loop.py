@@ -18,14 +18,15 @@ from maxk.grading.cache import VerdictCache
 from maxk.grading.checkers import ATTEMPTS, Checkers
 from maxk.grading.comparison import output_digest, outputs_match
 from maxk.grading.confined.wire import FAULT, RAN, UNTESTED
+from maxk.grading.connection import Report, Run, Server
 from maxk.grading.inputs import Inputs
 from maxk.grading.keys import Keys, grader_version
 from maxk.grading.planning import plan
-from maxk.grading.pool import CHECKER, KINDS, NUMPY, PLAIN, Check, Job, Part, Report, Run, Server, Task
 from maxk.grading.sandbox import numpy_folder, require_room
 from maxk.grading.servers import Servers
-from maxk.grading.sharing import Packs
+from maxk.grading.sharing.packs import Packs
 from maxk.grading.stats import Stats
+from maxk.grading.tasks import CHECKER, KINDS, NUMPY, PLAIN, Check, Job, Part, Task
 from maxk.grading.verdicts import Checker, CheckerProgram, Limits, NotReady, Submission, SubmissionLike, Verdict
 
 _QUEUE_PER_SERVER = 2  # one running, one waiting, so a server never idles while the parent compares

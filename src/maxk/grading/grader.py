@@ -13,10 +13,10 @@ from types import TracebackType
 from maxk.errors import UserError
 from maxk.grading.cache import VerdictCache
 from maxk.grading.event_loop import EventLoop
-from maxk.grading.pool import PLAIN
 from maxk.grading.sandbox import CHOICES, low_limits
 from maxk.grading.servers import Servers
 from maxk.grading.stats import Stats
+from maxk.grading.tasks import PLAIN
 from maxk.grading.verdicts import Limits, NotReady, SubmissionLike, Verdict
 
 MODES = ("auto", "fork")

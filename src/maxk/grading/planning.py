@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import CodeType
 
 from maxk.grading.parsing import DEEPEST, depth
-from maxk.grading.sharing import refusal
+from maxk.grading.sharing.language import refusal
 
 _LONGEST = 20_000  # characters
 _LARGEST = 1 << 18  # bytes of code

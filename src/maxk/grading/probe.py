@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from maxk.grading.planning import plan
-from maxk.grading.pool import PLAIN, Job
+from maxk.grading.tasks import PLAIN, Job
 from maxk.grading.verdicts import Limits, Submission
 
 _PROGRAM = """

@@ -6,8 +6,9 @@ import time
 
 from maxk.errors import UserError
 from maxk.grading import probe, seccomp
-from maxk.grading.pool import PLAIN, Server
+from maxk.grading.connection import Server
 from maxk.grading.sandbox import OFF, TIERS, SandboxUnavailable, StartError, low_limits
+from maxk.grading.tasks import PLAIN
 
 
 class Servers:

@@ -5,8 +5,3 @@ process, and up to sixteen such programs, of different problems, run in the same
 end normally there is repeated in its own process (`confined/shared.py`). Verdicts are those of a process for every
 test. `Grader(mode="fork")` does not use this package.
 """
-
-from maxk.grading.sharing.language import refusal
-from maxk.grading.sharing.packs import Packs
-
-__all__ = ["Packs", "refusal"]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from maxk.grading.pool import Job
-    from maxk.grading.verdicts import Limits
+from maxk.grading.tasks import Job
+from maxk.grading.verdicts import Limits
 
 _PROGRAMS, _TESTS, _INPUT_BYTES = 16, 2000, 1 << 20  # of a pack; inputs count as memory of all that share a process
 
