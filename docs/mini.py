@@ -1,4 +1,4 @@
-"""Prints the tables of README.md and docs/results-mini.md on the planned run, from its committed files.
+"""Prints the tables of README.md and docs/results-mini.md, from the committed files.
 
     python docs/mini.py
 
@@ -6,22 +6,28 @@ docs/plan-mini.md has the outcomes, and its amendment the seeds that count: for 
 primary outcome, all that both have finished; for the other policies, and for GRPO beside them, those that all six have
 finished. Tests are those of the plan: Holm's correction is over the policies, on each dataset and for each k, and the
 primary outcome is outside of it.
+
+The first run has an older format of configuration and scores, so its tables are made of per-problem rewards and of the
+training logs as they are.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from maxk import config as configuration
 from maxk import statistics
 from maxk.artifacts.paths import BASE, policy_name
 from maxk.config import Config
+from maxk.estimators import max_at_k
 from maxk.reporting import MEAN, diversity, estimates, load, markdown, power, training_log
 from maxk.reporting.load import Scores
 from maxk.statistics import Floats
@@ -34,6 +40,25 @@ MEANS = {"mbpp": (1, 8, 32, 128, 256), "humaneval": (1, 128), "apps": (1, 128)}
 KS = (1, 8, 128)
 LOGGED = {"reward": "reward", "entropy": "entropy, nats", "kl": "KL to the base model"}
 LAST = 12  # batches
+
+FIRST = PLANNED.parent / "first"
+FIRST_POLICIES = {
+    "base": "Base model",
+    "grpo": "GRPO",
+    "grpo_binary": "GRPO, binary reward",
+    "bon_mean": "BoN mean",
+    "bon_loo1": "BoN LOO-1",
+    "bon_offpolicy": "Off-policy BoN (paper)",
+    "bon_offpolicy_exact": "Exact off-policy BoN",
+    "bon_offpolicy_exact_fast": "Exact off-policy BoN, 5·10⁻⁶",
+}
+RATIOS = {  # by name of that time
+    "ratio_q01": "ρ, 1 %",
+    "ratio_q99": "ρ, 99 %",
+    "effective_sample_share": "effective sample fraction",
+    "clamped_share": "completions clamped",
+    "first_order_error": "first-order error",
+}
 
 
 def main() -> None:
@@ -62,6 +87,8 @@ def tables(config: Config) -> Iterator[Iterator[str]]:
     yield to_bon_mean(every, config)
     yield trainings(pair, every, config)
     yield solved(pair, every)
+    yield first_run(config.report.confidence)
+    yield first_ratios()
 
 
 def finished(config: Config, policies: Sequence[str]) -> tuple[int, ...]:
@@ -193,6 +220,40 @@ def solved(pair: Scores, every: Scores) -> Iterator[str]:
         scores = chosen(row, pair, every)
         counts = diversity.solved(scores.cells[row, "mbpp"].rewards, scores.cells[BASE, "mbpp"].rewards)
         yield markdown.row([scores.labels[row], seeds(scores, row), *(f"{value:g}" for value in counts.values())])
+
+
+# ---- tables of the first run
+
+
+def first_run(level: float) -> Iterator[str]:
+    """max@k of every policy, and its difference to GRPO at max@128 with all seeds of both."""
+    yield from markdown.head(["policy", "seeds", *(f"max@{k}" for k in KS), "max@128 − GRPO"])
+    grpo = first_values("grpo", 128)
+    for policy, label in FIRST_POLICIES.items():
+        means = [f"{first_values(policy, k).mean():.3f}" for k in KS]
+        found = statistics.difference(first_values(policy, 128), grpo)
+        low, high = found.interval(level, statistics.DIFFERENCE_BOUNDS)
+        text = "–" if policy in (BASE, "grpo") else markdown.with_ends(found.value, low, high, "+.3f")
+        count = "–" if policy == BASE else str(len(first_values(policy, 1)))
+        yield markdown.row([label, count, *means, text])
+
+
+def first_values(policy: str, k: int) -> Floats:
+    """max@k, [seeds, problems]."""
+    files = sorted((FIRST / "scores" / policy).rglob("mbpp.parquet"))
+    rewards = [np.stack(pq.read_table(one, columns=["rewards"])["rewards"].to_numpy()) for one in files]
+    return np.array([max_at_k(one, [k])[:, 0] for one in rewards])
+
+
+def first_ratios() -> Iterator[str]:
+    """Ratios of whole completions in the steps on stale samples: seed 0, medians over batches."""
+    yield from markdown.head(["policy", "step of a batch", *RATIOS.values()])
+    for policy in ("bon_offpolicy_exact", "bon_offpolicy_exact_fast", "bon_offpolicy"):
+        lines = (FIRST / "policies" / policy / "seed0" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        steps = [json.loads(line) for line in lines]
+        for place in (1, 2):
+            medians = (float(np.median([one[key] for one in steps[place::3]])) for key in RATIOS)
+            yield markdown.row([FIRST_POLICIES[policy], str(place + 1), *(f"{float(f'{m:.2g}'):,g}" for m in medians)])
 
 
 # ---- numbers and their text
