@@ -386,7 +386,7 @@ def test_odd_verdicts_are_refused_by_line(tmp_path: Path, change: dict, message:
 
 
 @pytest.mark.parametrize("command", ["compare", "select", "grade"])
-def test_a_verdict_that_is_there_twice_is_refused(
+def test_a_verdict_that_appears_twice_is_refused(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It would count as two samples. Samples of several problems need not be together."""
@@ -405,14 +405,14 @@ def test_a_verdict_that_is_there_twice_is_refused(
     capsys.readouterr()
     assert cli.main([command, *given[command]]) == 2
     remedy = "; move it away or name another --output" if command == "grade" else ""
-    assert capsys.readouterr().err.endswith(f"maxk {command}: s.verdicts.jsonl:3: sample 1 is there twice{remedy}\n")
+    assert capsys.readouterr().err.endswith(f"maxk {command}: s.verdicts.jsonl:3: sample 1 appears twice{remedy}\n")
 
 
 def test_samples_of_several_problems_may_take_turns(tmp_path: Path) -> None:
     rows = [{**VERDICT, "sample": i, "problem_id": "pq"[i % 2]} for i in range(6)]
     [found] = read(jsonl(tmp_path / "v.jsonl", rows))
     assert found.n == 3
-    with pytest.raises(UserError, match=r"v.jsonl:7: sample 3 is there twice"):  # a number is of one problem only
+    with pytest.raises(UserError, match=r"v.jsonl:7: sample 3 appears twice"):  # a number is of one problem only
         read(jsonl(tmp_path / "v.jsonl", [*rows, {**VERDICT, "sample": 3, "problem_id": "p"}]))
     with pytest.raises(UserError, match=r"v.jsonl:7: problem 'p' has 1 test here and 2 before"):
         read(jsonl(tmp_path / "v.jsonl", [*rows, {**VERDICT, "sample": 9, "statuses": ["passed"]}]))
@@ -425,7 +425,7 @@ def test_verdicts_may_be_in_any_order(order: tuple[int, ...], tmp_path: Path) ->
     [found] = read(jsonl(tmp_path / "v.jsonl", rows))
     assert found.sizes == {name: [2] for name in "pq"}
     for row in rows:
-        with pytest.raises(UserError, match=f"v.jsonl:5: sample {row['sample']} is there twice"):
+        with pytest.raises(UserError, match=f"v.jsonl:5: sample {row['sample']} appears twice"):
             read(jsonl(tmp_path / "v.jsonl", [*rows, {**row, "problem_id": "r"}]))
 
 

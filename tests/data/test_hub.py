@@ -158,7 +158,7 @@ def test_local_data_needs_a_data_file_whose_suffix_may_be_in_upper_case(tmp_path
         return hub.fault(str(tmp_path), None, "dataset", None, online=False)
 
     (tmp_path / "README.md").touch()
-    assert str(data_fault()).startswith("the folder has no data files: .parquet, .arrow, .json, ")
+    assert str(data_fault()).startswith("the folder has no data files (.parquet, .arrow, .json, ")
     (tmp_path / "data").mkdir()
     (tmp_path / "data/ROWS.PARQUET").touch()
     assert data_fault() is None

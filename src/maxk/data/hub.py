@@ -62,7 +62,7 @@ def fault(where: str, revision: str | None, kind: str, holds: str | None, online
     if folder is not None and (folder.is_file() or any(folder.rglob(holds) if holds else data_files(folder))):
         return None
     if local.exists():
-        return f"the folder has no {holds or 'data files: ' + ', '.join(DATA_SUFFIXES)}"
+        return f"the folder has no {holds or 'data files (' + ', '.join(DATA_SUFFIXES) + ')'}"
     if is_path(where):
         return "no such file or folder"
     if kind == "dataset" and revision is None:

@@ -215,7 +215,7 @@ def files_of(given: str) -> tuple[str, list[str]]:
     """The name and the files of a system, from `[NAME=]FILE[,FILE…]`, one file per seed.
 
     Raises UserError if a file is not there, or is given twice, also as a copy: two equal seeds would show no spread
-    between seeds. Files of counts may be equal, since few samples often give the same counts.
+    between seeds. CSV files may be equal, since few samples often give the same counts.
     """
     name, _, rest = given.partition("=")
     if not rest or "/" in name or Path(given).exists():

@@ -92,7 +92,7 @@ def verdicts(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def sound_rows(path: Path) -> Iterator[Row]:
-    """The verdicts of a file. Raises UserError for a row that grading cannot write, or whose sample is there twice.
+    """The verdicts of a file. Raises UserError for a row that grading cannot write, or whose sample appears twice.
 
     Rows may be in any order.
     """
@@ -102,7 +102,7 @@ def sound_rows(path: Path) -> Iterator[Row]:
         _require_sound(row)
         name, sample, tests = row.value["problem_id"], row.value["sample"], len(row.value["statuses"])
         if sample < following or sample in others:
-            raise UserError(f"{row.where}: sample {sample} is there twice")
+            raise UserError(f"{row.where}: sample {sample} appears twice")
         if tests != (expected := sizes.setdefault(name, tests)):
             raise UserError(f"{row.where}: problem {name!r} has {counted(tests, 'test')} here and {expected} before")
         others.add(sample)

@@ -43,9 +43,9 @@ def require_plain_rewards(objective: Objective) -> None:
 def group_advantages(objective: Objective, rewards: Tensor, groups: Iterable[Hashable]) -> Tensor:
     """Advantages [batch] of rewards [batch]; rows with equal `groups` are completions of one prompt, in any order.
 
-    Groups may differ in size, unless the objective is scaled by the whole batch. Raises ValueError for k > n, unless
-    there is one group id per reward, and for a row without one (None): such rows would pass for completions of one
-    prompt.
+    Groups may differ in size, unless the objective is scaled by the whole batch. Raises ValueError for k > n, if the
+    numbers of rewards and group ids differ, and for a row whose id is None: all such rows would pass for completions of
+    one prompt.
     """
     import torch
 
