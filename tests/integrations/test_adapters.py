@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -238,6 +239,16 @@ def grader() -> Any:
 def test_the_shared_grader_serves_many_callers_at_once() -> None:
     submitted = [code_reward.shared().submit(f"```python\nprint({i} % 2)\n```", [("", "1\n")]) for i in range(20)]
     assert [future.result().reward for future in submitted] == [float(i % 2) for i in range(20)]
+
+
+def test_a_caller_that_gave_up_takes_no_result_from_the_others() -> None:
+    busy = code_reward.shared().submit("```python\nwhile True: pass\n```", TESTS)
+    for _ in range(500):  # until it is graded; what is submitted then waits
+        time.sleep(0 if busy.running() else 0.01)
+    waiting = [code_reward.shared().submit(f"{ANSWER}{' ' * i}", TESTS) for i in range(3)]
+    assert waiting[0].cancel()
+    assert [one.result(timeout=20).reward for one in waiting[1:]] == [0.5, 0.5]
+    assert busy.result().reward == 0.0
 
 
 def test_a_closed_grader_is_replaced() -> None:
