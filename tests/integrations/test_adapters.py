@@ -58,6 +58,7 @@ def test_an_objective_scaled_by_the_batch_refuses_groups_of_two_sizes() -> None:
     ("ids", "said"),
     [
         (["x", None, "x", None], "completion 1 has no id of its prompt"),
+        (np.array([0.0, np.nan, 0.0, np.nan]), "completion 1 has no id of its prompt .*: it is nan"),
         (["x"], "1 group id for 4 rewards"),
         (["x"] * 5, "5 group ids for 4 rewards"),
     ],
@@ -65,6 +66,11 @@ def test_an_objective_scaled_by_the_batch_refuses_groups_of_two_sizes() -> None:
 def test_a_completion_without_a_group_is_refused(ids: list[str | None], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         groups.group_advantages(make(SPEC), torch.ones(4), ids)
+
+
+def test_a_tensor_of_ids_names_groups_by_its_values() -> None:
+    found = groups.group_advantages(make("grpo"), torch.tensor([1.0, 0.0, 1.0, 0.0]), torch.tensor([0, 0, 1, 1]))
+    assert found.all()
 
 
 @pytest.mark.parametrize(
@@ -339,7 +345,15 @@ PROMPT = "Add. Do not answer\n```python\nprint(3)\n```\n"
         ("", ANSWER, 0.5),
         *[
             (PROMPT, ANSWER + end, 0.5)
-            for end in ("<|im_end|>", "</s>", "<｜end▁of▁sentence｜>", "<end_of_turn>", "<eos>\n")
+            for end in (
+                "<|im_end|>",
+                "</s>",
+                "<｜end▁of▁sentence｜>",
+                "<end_of_turn>",
+                "<eos>\n",
+                "<|im_end|>\n<|endoftext|>",
+                "</s>" + "<pad>" * 1000,
+            )
         ],
     ],
 )
