@@ -497,6 +497,19 @@ def test_problems_without_samples_are_told(
     assert "s.jsonl: left out 1 problem without samples, first 'other'\n" in capsys.readouterr().err
 
 
+def test_two_systems_of_one_name_are_refused_before_one_is_graded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    jsonl(Path("p.jsonl"), [PROBLEM])
+    for folder in map(Path, ("first", "second")):
+        folder.mkdir()
+        jsonl(folder / "s.jsonl", [{"problem_id": "double", "program": RIGHT}])
+    assert run("first/s.jsonl", "second/s.jsonl", "--problems", "p.jsonl") == 2
+    assert capsys.readouterr().err == "maxk compare: two systems are called 's'; name them (first=FILE second=FILE)\n"
+    assert not Path("first/s.verdicts.jsonl").exists()
+
+
 @pytest.mark.parametrize("target", ["a.csv", "./b.csv", "link.csv"])
 def test_json_never_replaces_an_input(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -51,13 +51,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from maxk.evaluation import comparing
-    from maxk.evaluation.systems import files_of, of_tally, paired, read_results, read_system
+    from maxk.evaluation.systems import (
+        files_of,
+        of_tally,
+        paired,
+        read_results,
+        read_system,
+        require_different_names,
+    )
     from maxk.reporting import systems as report
 
     if len(args.systems) < 2:
         raise UserError("give two or more systems: maxk compare A B")
     require_picture(args.plot)
     given_files = [files_of(one) for one in args.systems]  # all, before any is graded
+    require_different_names([name for name, _ in given_files])
     require_no_input(args, (path for _, paths in given_files for path in paths))
     with grading(args) as graded:
 
