@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from itertools import combinations, permutations, product
@@ -483,6 +484,51 @@ def test_a_missing_file_is_refused_before_another_is_graded(
     assert cli.main(["compare", "s.jsonl", "none.jsonl", "--problems", "p.jsonl"]) == 2
     assert capsys.readouterr().err == "maxk compare: none.jsonl: no such file (did you mean 's.jsonl'?)\n"
     assert not Path("s.verdicts.jsonl").exists()
+
+
+@pytest.mark.parametrize("command", ["compare a=s.jsonl b=s.jsonl", "select s.jsonl"])
+def test_problems_without_samples_are_told(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    jsonl(Path("p.jsonl"), [PROBLEM, {**PROBLEM, "problem_id": "other"}])
+    jsonl(Path("s.jsonl"), [{"problem_id": "double", "program": RIGHT}])
+    assert cli.main([*command.split(), "--problems", "p.jsonl"]) == 0
+    assert "s.jsonl: left out 1 problem without samples, first 'other'\n" in capsys.readouterr().err
+
+
+def test_two_systems_of_one_name_are_refused_before_one_is_graded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    jsonl(Path("p.jsonl"), [PROBLEM])
+    for folder in map(Path, ("first", "second")):
+        folder.mkdir()
+        jsonl(folder / "s.jsonl", [{"problem_id": "double", "program": RIGHT}])
+    assert run("first/s.jsonl", "second/s.jsonl", "--problems", "p.jsonl") == 2
+    assert capsys.readouterr().err == "maxk compare: two systems are called 's'; name them (first=FILE second=FILE)\n"
+    assert not Path("first/s.verdicts.jsonl").exists()
+
+
+@pytest.mark.parametrize("target", ["a.csv", "./b.csv", "link.csv"])
+def test_json_never_replaces_an_input(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        csv(Path(f"{name}.csv"), [("p", 4, 1), ("q", 4, 2)])
+    Path("link.csv").symlink_to("a.csv")
+    before = Path("a.csv").read_text()
+    assert run("a.csv", "b.csv", "--json", target) == 2
+    assert Path("a.csv").read_text() == Path("b.csv").read_text() == before
+
+
+def test_a_locale_without_a_minus_sign_gets_its_escape(tmp_path: Path) -> None:
+    for name, c in (("a", 1), ("b", 3)):
+        csv(tmp_path / f"{name}.csv", [("p", 4, c), ("q", 4, 2)])
+    command = [sys.executable, "-m", "maxk", "compare", "a.csv", "b.csv"]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\u2212" in done.stdout
 
 
 @pytest.mark.parametrize(

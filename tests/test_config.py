@@ -89,7 +89,17 @@ FAULTS = {
     "a rule with a k that is not scored": (question(rules=[{**RULE, "k": 3}]), ["k=3", "report.ks"]),
     "a rule about a vote that is not counted": (question(rules=[{**RULE, "vote": True}]), ["experiment's `vote`"]),
     "rules without a list": (question(rules=RULE), ["experiments.x.rules: expected a list"]),
-    "a flag for a number": (question(vote=True), ["experiments.x.vote: expected an integer, got true"]),
+    "a flag for a number": (question(vote=True), ["experiments.x.vote: expected an integer, got 'true'"]),
+    "a flag for a seed": ({"seeds": [0, True]}, ["seeds.1: expected an integer, got true"]),
+    "a flag for a real number": ({"training": {"epochs": True}}, ["training.epochs: ", "'true'"]),
+    "a flag for an optional number": (
+        {"datasets": {"a": {"source": "mbpp", "test": False}}},
+        ["datasets.a", "'false'"],
+    ),
+    "a flag for a number of an objective": (
+        {"objectives": {"a": {"type": "bon_topm", "k": 4, "m": True}}},
+        ["objectives.a.m: expected an integer, got 'true'"],
+    ),
     "no policies": (question(policies=[]), ["reference='grpo'", "none"]),
     "no source": ({"base": {}}, ["base: needs the key 'source'"]),
     "a section in one word": (

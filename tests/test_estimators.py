@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import enumeration
+from maxk import statistics
 from maxk.estimators import best_of_k_weights, max_at_k, pass_at_k, selected_at_k
 
 fractions = st.integers(0, 8).map(lambda passed: passed / 8)  # rewards as they come: share of tests passed, with ties
@@ -206,3 +207,16 @@ def test_a_perfect_verifier_selects_the_maximum_and_a_blind_one_the_mean() -> No
     np.testing.assert_allclose(selected_at_k(np.zeros((3, 4, 16)), rewards, 5), rewards.mean(axis=-1))
     with pytest.raises(ValueError, match=r"alike, got shapes \(3,\) and \(4,\)"):
         selected_at_k(np.zeros(3), np.zeros(4), 1)
+
+
+def test_masked_entries_are_refused_not_taken():
+    rewards = np.ma.array([[0.0, 9.0, 1.0]], mask=[[False, True, False]])
+    for call in (lambda: max_at_k(rewards, 1), lambda: selected_at_k(rewards, rewards, 1)):
+        with pytest.raises(ValueError, match=r"(rewards|visible) with masked"):
+            call()
+    with pytest.raises(ValueError, match="c with masked entries"):
+        pass_at_k(4, np.ma.array([1, 3], mask=[False, True]), 2)
+    with pytest.raises(ValueError, match="masked entries"):
+        statistics.mean(rewards)
+    assert max_at_k(rewards.compressed(), 1) == 0.5
+    assert max_at_k(np.ma.array([0.0, 1.0]), 1) == 0.5  # nothing is masked

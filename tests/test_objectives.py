@@ -212,6 +212,16 @@ def test_offpolicy_enumerated(first, second):
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("scale", [1e-15, 1.0, 1e5, 1e6])
+def test_offpolicy_takes_no_rounding_for_spread_at_any_scale(scale):
+    log_ratios = tensor([[0.1, -0.1, 0.05, 0.0, 0.02]])
+    objective = make({"type": "bon_offpolicy", "k": 4})
+    tied = tensor([[0.9, 0.9, 0.9, 0.9, 0.2]])  # every subset of 4 holds a best one
+    assert not objective(tied * scale, log_ratios).any()
+    rewards = tensor([[0.1, 0.7, 1.0, 0.2, 0.3]])
+    torch.testing.assert_close(objective(rewards * scale, log_ratios), objective(rewards, log_ratios))
+
+
 @given(groups())
 def test_offpolicy_literal_enumerated(group):
     rewards, log_ratios, k = group

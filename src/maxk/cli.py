@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import io
 import os
 import select
 import signal
@@ -115,6 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     signal.signal(signal.SIGTERM, _terminate)
     _name_the_user()
+    _escape_what_stdout_lacks()
     try:
         args = parser(stage).parse_args(arguments)
         status = args.run(args)
@@ -149,6 +151,12 @@ def _name_the_user() -> None:
         getpass.getuser()
     except (KeyError, OSError):
         os.environ["LOGNAME"] = str(os.getuid())
+
+
+def _escape_what_stdout_lacks() -> None:
+    """Writes a character that the locale's encoding lacks as its escape: an error would come after all work."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _reader_is_gone() -> bool:

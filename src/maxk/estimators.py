@@ -131,7 +131,12 @@ def _check_finite(rewards: Floats) -> None:
 
 
 def _array(name: str, values: Any) -> NDArray[Any]:
-    """Numbers as an array: anything numpy takes, and torch tensors on a GPU or with a gradient."""
+    """Numbers as an array: anything numpy takes, and torch tensors on a GPU or with a gradient.
+
+    Raises ValueError for masked entries, whose values numpy would take silently.
+    """
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} with masked entries: select those that count")
     detach = getattr(values, "detach", None)
     try:
         return np.asarray(values if detach is None else detach().cpu())

@@ -410,6 +410,8 @@ def _datasets(values: Any) -> list[Floats]:
 
 
 def _finite(values: ArrayLike) -> Floats:
+    if np.ma.is_masked(values):
+        raise ValueError("values have masked entries, which numpy would take silently; select those that count")
     array = np.asarray(values, dtype=np.float64)
     if array.size == 0 or not np.isfinite(array).all():
         raise ValueError(f"values must be finite and at least one, got {array.size} of shape {array.shape}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import runpy
 import subprocess
@@ -16,6 +17,7 @@ from maxk.errors import UserError, counted
 from maxk.estimators import usual_ks
 from maxk.evaluation import problem_files
 from maxk.evaluation.sample_files import FORMS
+from maxk.grading import Grader
 from maxk.stages import grade
 
 PROBLEMS = [
@@ -106,6 +108,33 @@ def test_a_stopped_run_goes_on_where_it_ended(files: tuple[Path, Path]) -> None:
     before = output.read_text()
     run(*files)
     assert output.read_text() == before
+
+
+def test_two_processes_do_not_grade_into_one_file(files: tuple[Path, Path]) -> None:
+    output = files[1].with_suffix(".verdicts.jsonl")
+    run(*files)
+    whole = output.read_text()
+    output.write_text(whole[: whole.index("\n") + 1])
+    with output.open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match=r"verdicts.jsonl: another process is grading into it; wait for it to end"):
+            run(*files)
+    run(*files)
+    assert len(output.read_text().splitlines()) == len(SAMPLES)
+
+
+def test_verdicts_that_another_process_added_are_not_added_again(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = files[1].with_suffix(".verdicts.jsonl")
+    run(*files)
+    finished = output.read_text()
+    output.unlink()
+    # The other one is done between the reading and the writing of this one.
+    monkeypatch.setattr(Grader, "canary", lambda self: output.write_text(finished))
+    with pytest.raises(UserError, match=r"another process has changed it meanwhile; run the same command again"):
+        run(*files)
+    assert output.read_text() == finished
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +58,7 @@ def test_an_objective_scaled_by_the_batch_refuses_groups_of_two_sizes() -> None:
     ("ids", "said"),
     [
         (["x", None, "x", None], "completion 1 has no id of its prompt"),
+        (np.array([0.0, np.nan, 0.0, np.nan]), "completion 1 has no id of its prompt .*: it is nan"),
         (["x"], "1 group id for 4 rewards"),
         (["x"] * 5, "5 group ids for 4 rewards"),
     ],
@@ -64,6 +66,11 @@ def test_an_objective_scaled_by_the_batch_refuses_groups_of_two_sizes() -> None:
 def test_a_completion_without_a_group_is_refused(ids: list[str | None], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         groups.group_advantages(make(SPEC), torch.ones(4), ids)
+
+
+def test_a_tensor_of_ids_names_groups_by_its_values() -> None:
+    found = groups.group_advantages(make("grpo"), torch.tensor([1.0, 0.0, 1.0, 0.0]), torch.tensor([0, 0, 1, 1]))
+    assert found.all()
 
 
 @pytest.mark.parametrize(
@@ -240,6 +247,16 @@ def test_the_shared_grader_serves_many_callers_at_once() -> None:
     assert [future.result().reward for future in submitted] == [float(i % 2) for i in range(20)]
 
 
+def test_a_caller_that_gave_up_takes_no_result_from_the_others() -> None:
+    busy = code_reward.shared().submit("```python\nwhile True: pass\n```", TESTS)
+    for _ in range(500):  # until it is graded; what is submitted then waits
+        time.sleep(0 if busy.running() else 0.01)
+    waiting = [code_reward.shared().submit(f"{ANSWER}{' ' * i}", TESTS) for i in range(3)]
+    assert waiting[0].cancel()
+    assert [one.result(timeout=20).reward for one in waiting[1:]] == [0.5, 0.5]
+    assert busy.result().reward == 0.0
+
+
 def test_a_closed_grader_is_replaced() -> None:
     code_reward.shared().close()
     assert code_reward.score(ANSWER, TESTS) == {"score": 0.5, "ungraded": 0.0}
@@ -328,7 +345,15 @@ PROMPT = "Add. Do not answer\n```python\nprint(3)\n```\n"
         ("", ANSWER, 0.5),
         *[
             (PROMPT, ANSWER + end, 0.5)
-            for end in ("<|im_end|>", "</s>", "<｜end▁of▁sentence｜>", "<end_of_turn>", "<eos>\n")
+            for end in (
+                "<|im_end|>",
+                "</s>",
+                "<｜end▁of▁sentence｜>",
+                "<end_of_turn>",
+                "<eos>\n",
+                "<|im_end|>\n<|endoftext|>",
+                "</s>" + "<pad>" * 1000,
+            )
         ],
     ],
 )

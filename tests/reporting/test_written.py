@@ -19,7 +19,7 @@ def test_many_writers_lose_no_record_and_wait_for_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Also on a file system without locks, where a lock does nothing."""
-    monkeypatch.setattr(files, "_flock", lambda handle, how: None)
+    monkeypatch.setattr(files, "flock", lambda handle, how: None)
     layout = Layout(str(tmp_path))
     paths = [layout.table(f"table{number}") for number in range(60)]
     for path in paths:

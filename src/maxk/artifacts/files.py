@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import fcntl
 import hashlib
 import json
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 
 from maxk.artifacts import records
 from maxk.artifacts.digests import canonical, digest_of
+from maxk.artifacts.locking import flock
 from maxk.artifacts.packing import packed
 from maxk.artifacts.paths import Layout, command
 from maxk.artifacts.records import Policy, Problem, Provenance, Task, Test
@@ -68,7 +68,7 @@ def _locked(path: Path) -> IO[bytes]:
     """The emptied file at `path`, locked by this process; waits for its turn."""
     while True:
         handle = path.open("ab")
-        _flock(handle, fcntl.LOCK_EX)
+        flock(handle, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle.fileno()), path.stat()):
                 handle.truncate(0)
@@ -95,7 +95,7 @@ def lock(folder: str | Path, wait: bool = True) -> IO[bytes]:
     except OSError as error:
         raise unwritten(path, error) from None
     try:
-        _flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         if not wait:
             handle.close()
@@ -104,17 +104,8 @@ def lock(folder: str | Path, wait: bool = True) -> IO[bytes]:
                 "same command again"
             ) from None
         print(f"{folder}: waiting for another process that is using it", file=sys.stderr, flush=True)
-        _flock(handle, fcntl.LOCK_EX)
+        flock(handle, fcntl.LOCK_EX)
     return handle
-
-
-def _flock(handle: IO[bytes], how: int) -> None:
-    """Takes a kernel lock; does nothing on a file system that has none."""
-    try:
-        fcntl.flock(handle, how)
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
-            raise
 
 
 def write_text(path: str | Path, text: str) -> None:

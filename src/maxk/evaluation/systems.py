@@ -130,9 +130,7 @@ class Paired:
 
 def paired(systems: Sequence[System]) -> Paired:
     """Pairs systems. Raises UserError if they share no problem, or if a problem's tests differ between two of them."""
-    if len(names := Counter(system.name for system in systems)) < len(systems):
-        twice = names.most_common(1)[0][0]
-        raise UserError(f"two systems are called {twice!r}; name them (first=FILE second=FILE)")
+    require_different_names([system.name for system in systems])
     _require_same_problems([seed for system in systems for seed in system.seeds])
     others = [set(one.problem_ids) for one in systems[1:]]
     ids = [name for name in systems[0].problem_ids if all(name in other for other in others)]
@@ -141,6 +139,13 @@ def paired(systems: Sequence[System]) -> Paired:
         raise UserError(f"the systems have no problem in common; problems of {some}")
     kept = [System(one.name, [_restricted(seed, ids) for seed in one.seeds]) for one in systems]
     return Paired(kept, ids, list(_notes(systems, kept, ids)))
+
+
+def require_different_names(names: Sequence[str]) -> None:
+    """Raises UserError if two systems have one name."""
+    if len(counts := Counter(names)) < len(names):
+        twice = counts.most_common(1)[0][0]
+        raise UserError(f"two systems are called {twice!r}; name them (first=FILE second=FILE)")
 
 
 def _restricted(seed: Seed, ids: Sequence[str]) -> Seed:

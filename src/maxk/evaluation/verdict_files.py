@@ -11,11 +11,14 @@
 | `statuses`, `cpu_s` | one value per test |
 | `outputs` | per test the digest of the program's output; "" if the program did not end well |
 
-A stopped run continues where it ended. Verdicts of other samples, problems or settings are refused.
+A stopped run continues where it ended. Verdicts of other samples, problems or settings are refused, and so is a file
+into which another process is grading: each would add its verdicts of all samples.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import math
@@ -23,10 +26,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from maxk.artifacts.digests import digest_of, digest_of_text
 from maxk.artifacts.json_rows import Row, rows
+from maxk.artifacts.locking import flock
 from maxk.errors import UserError, counted, described
 from maxk.evaluation.problem_files import ASSERTS, OUTPUTS, Problems, Task
 from maxk.evaluation.result_files import Graded
@@ -165,7 +169,7 @@ class Grading:
         self._output, self._samples, self._problems, self._grader = output, samples, problems, grader
         self._keys = _Keys(problems, grader)
         self.tally = Tally(output, problems.tasks)
-        self.done = _finished(output)
+        self.done, self._size = _finished(output)
         known = self._known()
         for index, (sample, task) in enumerate(self._pairs()):
             self.tally.sizes[task.problem_id] += 1
@@ -186,7 +190,7 @@ class Grading:
         """Grades the remaining samples, appends their verdicts to the file, and returns the tally of all."""
         if self.done < self.total:
             self._grader.canary()
-            with Progress(self.total - self.done, "grade") as bar, _appending(self._output) as file:
+            with Progress(self.total - self.done, "grade") as bar, _appending(self._output, self._size) as file:
                 for verdict in self._in_order(islice(self._pairs(), self.done, None)):
                     self.tally.add(verdict)
                     file.write(json.dumps(verdict) + "\n")
@@ -266,21 +270,38 @@ class _Keys:
         return digest.hexdigest()[:16]
 
 
-def _appending(path: Path) -> Any:
+@contextlib.contextmanager
+def _appending(path: Path, size: int) -> Iterator[IO[str]]:
+    """The file, opened to add verdicts to its `size` bytes; no other process can add any meanwhile."""
     try:
-        return path.open("a", encoding="utf-8")
+        file = path.open("a", encoding="utf-8")
     except OSError as error:
         raise UserError(f"--output: {path} cannot be written ({error.strerror})") from None
+    with file:
+        _lock(file, path, fcntl.LOCK_EX)
+        if file.tell() != size:
+            raise UserError(f"{path}: another process has changed it meanwhile; run the same command again")
+        yield file
 
 
-def _finished(path: Path) -> int:
-    """Number of verdicts already written; removes a last line that a kill cut short."""
+def _lock(file: IO[Any], path: Path, how: int) -> None:
+    try:
+        flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(
+            f"{path}: another process is grading into it; wait for it to end, or name another --output"
+        ) from None
+
+
+def _finished(path: Path) -> tuple[int, int]:
+    """Number of verdicts already written, and their bytes; removes a last line that a kill cut short."""
     if not path.exists():
-        return 0
+        return 0, 0
     if not path.is_file():
         raise UserError(f"--output: {path} is not a file")
     count = whole = 0
     with path.open("r+b") as file:
+        _lock(file, path, fcntl.LOCK_SH)
         if not _BEGINNING.startswith(file.read(len(_BEGINNING))):  # some other file, which must not be cut
             raise UserError(f"--output: {path} exists and contains no verdicts; name another file")
         file.seek(0)
@@ -288,4 +309,4 @@ def _finished(path: Path) -> int:
             if line.endswith(b"\n"):
                 count, whole = count + 1, whole + len(line)
         file.truncate(whole)
-    return count
+    return count, whole

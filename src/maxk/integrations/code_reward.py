@@ -53,8 +53,13 @@ class SharedGrader:
             self._grader.close()
 
     def _grade_waiting(self) -> None:
-        """In the grader's thread: everything that arrived since it last looked."""
-        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        """In the grader's thread: everything that arrived since it last looked, and that its caller still wants.
+
+        A caller may cancel (asyncio does so at a timeout), but not once grading has begun: a cancelled future takes no
+        result, and the error would leave all others of the batch without theirs.
+        """
+        arrived = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        batch = [one for one in arrived if one[0].set_running_or_notify_cancel()]
         if not batch:
             return
         try:

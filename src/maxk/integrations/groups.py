@@ -49,13 +49,13 @@ def group_advantages(objective: Objective, rewards: Tensor, groups: Iterable[Has
     """
     import torch
 
-    ids = list(groups)
+    ids = groups.tolist() if hasattr(groups, "tolist") else list(groups)  # tensors in a list are never equal
     if len(ids) != len(rewards):
         raise ValueError(f"{counted(len(ids), 'group id')} for {counted(len(rewards), 'reward')}")
     members: dict[Hashable, list[int]] = defaultdict(list)
     for row, group in enumerate(ids):
-        if group is None:
-            raise ValueError(f"completion {row} has no id of its prompt (uid, group_index, …): it is None")
+        if group is None or group != group:  # NaN equals no other
+            raise ValueError(f"completion {row} has no id of its prompt (uid, group_index, …): it is {group}")
         members[group].append(row)
     by_size: dict[int, list[list[int]]] = defaultdict(list)
     for rows in members.values():

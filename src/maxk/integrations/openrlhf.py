@@ -18,7 +18,9 @@ from maxk.errors import described
 from maxk.integrations.code_reward import score
 
 # OpenRLHF decodes special tokens, too: behind a closing fence, the token that ended generation would keep it open.
-_END_TOKEN = re.compile(r"(?:<[|｜][^<>\s]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>|<turn\|>)\s*\Z")
+# There may be several: the end of a turn, the end of the text, padding.
+_END_TOKEN = re.compile(r"(?:<[|｜][^<>\s]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>|<turn\|>|<pad>|\[PAD\])\s*\Z")
+_LONGEST = 64  # characters of a token and a few of white space
 
 
 def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence
 
 
 def _completion(query: str, prompt: str) -> str:
-    """What follows the prompt, without the special token that ended it.
+    """What follows the prompt, without the special tokens that ended it.
 
     The first occurrence is the prompt: the completion may repeat it.
     """
@@ -46,4 +48,12 @@ def _completion(query: str, prompt: str) -> str:
             f"the prompt {described(prompt)} is not in the query {described(query)}: check that --data.max_len does "
             "not cut prompts, and that the tokenizer decodes a prompt to the text that it encoded"
         )
-    return _END_TOKEN.sub("", completion)
+    return _without_end_tokens(completion)
+
+
+def _without_end_tokens(text: str) -> str:
+    """The text without the special tokens at its end; looks at each place once, however many there are."""
+    end = len(text.rstrip())
+    while found := _END_TOKEN.search(text, max(0, end - _LONGEST), end):
+        end = found.start()
+    return text[:end]

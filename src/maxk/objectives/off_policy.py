@@ -37,7 +37,7 @@ from maxk.objectives.subsets import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Below it the spread of r̃ over a batch is rounding, not signal.
+# Below this fraction of the largest r̃, its spread over a batch is rounding, not signal.
 SPREAD_FLOOR = 1e-12
 
 
@@ -238,6 +238,6 @@ class BonOffPolicy(MaxAtK):
         if self.variant == "literal":
             return zero_where_equal(z_scores(weighted + delta * on_policy), rewards)
         spread = centred(on_policy)[~degenerate_groups(rewards)].square().mean().sqrt()
-        if not spread > SPREAD_FLOOR:
+        if not spread > SPREAD_FLOOR * on_policy.abs().amax():
             return rewards.new_zeros(rewards.shape)
         return zero_where_equal(centred(weighted) / spread, rewards)

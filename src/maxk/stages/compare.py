@@ -19,14 +19,14 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from maxk.errors import UserError
+from maxk.errors import UserError, counted
 from maxk.stages import grade
 
 _PICTURES = (".png", ".pdf")
@@ -51,13 +51,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from maxk.evaluation import comparing
-    from maxk.evaluation.systems import files_of, of_tally, paired, read_results, read_system
+    from maxk.evaluation.systems import (
+        files_of,
+        of_tally,
+        paired,
+        read_results,
+        read_system,
+        require_different_names,
+    )
     from maxk.reporting import systems as report
 
     if len(args.systems) < 2:
         raise UserError("give two or more systems: maxk compare A B")
     require_picture(args.plot)
     given_files = [files_of(one) for one in args.systems]  # all, before any is graded
+    require_different_names([name for name, _ in given_files])
+    require_no_input(args, (path for _, paths in given_files for path in paths))
     with grading(args) as graded:
 
         def seeds(path: Path) -> Sequence[Any]:
@@ -94,6 +103,8 @@ def grading(
                 raise UserError(f"{path}: contains no verdicts; if it has samples, give --problems FILE to grade them")
             tally = samples().tally(path)
             tally.require_graded()
+            if lacking := [name for name, n in tally.sizes.items() if n == 0]:
+                print(f"{path}: left out {_without_samples(lacking)}", file=sys.stderr)
             return tally
 
         yield graded
@@ -111,6 +122,17 @@ def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
     if len(kept) < len(set(wanted)):
         print(f"--k: left out those above {n}, the fewest samples of a problem", file=sys.stderr)
     return kept
+
+
+def _without_samples(lacking: Sequence[str]) -> str:
+    return f"{counted(len(lacking), 'problem')} without samples, first {lacking[0]!r}"
+
+
+def require_no_input(args: argparse.Namespace, inputs: Iterable[str | Path]) -> None:
+    """Raises UserError if `--json` names a file that is read: writing would destroy it."""
+    read = [Path(one).resolve() for one in (*inputs, args.problems) if one is not None]
+    if args.json is not None and args.json.resolve() in read:
+        raise UserError(f"--json: {args.json} is read by this command; name another file")
 
 
 def require_picture(path: Path | None) -> None:

@@ -34,6 +34,7 @@ def run(args: argparse.Namespace) -> None:
     from maxk.evaluation.sample_files import SampleFile
     from maxk.reporting import selection as report
 
+    compare.require_no_input(args, args.files)
     ungraded = {path: SampleFile(path, args.format) for path in args.files if not _has_verdicts(path)}
     if args.score:
         _require_scores(args, ungraded)
