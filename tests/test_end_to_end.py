@@ -11,6 +11,7 @@ import fcntl
 import inspect
 import json
 import os
+import platform
 import pty
 import re
 import shutil
@@ -118,6 +119,7 @@ def test_training_has_every_curve_of_the_mlflow_page(finished: Path, seconds: Co
 def test_what_was_used_is_recorded(finished: Path) -> None:
     policy = files.read_policy(finished / "results/seconds/policies/grpo/seed0/policy.json")
     assert policy.environment["sandbox"] in ("bubblewrap", "landlock", "seccomp")
+    assert policy.environment["device"].startswith(platform.machine())
     source = files.read_provenance(finished / "results/seconds/scores/grpo/seed0/pocket-short.parquet")
     assert source.environment["sandbox"] in ("bubblewrap", "landlock", "seccomp")
     assert source.settings["n"] == 16

@@ -15,7 +15,7 @@ from maxk import cli
 from maxk.reporting import exit_report, summary
 from maxk.reporting.load import load
 
-CHOSEN = "The intervals are not corrected for choosing the best of 3 policies."
+CHOSEN = "The choice of the best of 3 policies is not corrected for."
 ONE_SEED = "One training seed: no claim about methods, only about these trained policies."
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from made_up import Experiment, write_statistics
 
@@ -15,6 +16,8 @@ from maxk.errors import UserError
 from maxk.objectives import OBJECTIVES
 from maxk.reporting import summary
 from maxk.reporting.load import load
+
+LEAD = 0.03 + 0.1 * np.sin(np.arange(12.0))
 
 
 def scored(experiment: Callable[..., Experiment], grpo: float, bon: float) -> Experiment:
@@ -63,10 +66,28 @@ def test_labels_of_objectives_have_no_commas() -> None:
     assert [kind.label for kind in OBJECTIVES.values() if "," in kind.label] == ["GRPO, binary reward"]
 
 
+def test_a_difference_counts_after_the_correction_for_several(experiment: Callable[..., Experiment]) -> None:
+    """Its own interval excludes zero; with two policies compared to GRPO, that is not enough."""
+    made = experiment(
+        objectives={"grpo": {"type": "grpo"}, "bon_mean": {"type": "bon_mean", "k": 4}, "maxrl": {"type": "maxrl"}}
+    )
+    level, noise = np.linspace(0.2, 0.7, 12), np.tile([0.1, -0.1], 6)
+    for policy, offset in (("base", 0.0), ("grpo/seed0", 0.0), ("bon_mean/seed0", noise), ("maxrl/seed0", LEAD)):
+        for dataset in ("easy", "hard"):
+            made.score(policy, dataset, level + offset)
+    write_statistics(made)
+    tests = pd.read_csv("results/paired_tests.csv").query("comparison == 'vs grpo' and policy == 'maxrl'")
+    [test] = tests.query("dataset == 'mean' and metric == 'max' and k == 128").to_dict("records")
+    assert test["low"] > 0
+    assert test["p_mean"] < 0.05 < test["p_mean_holm"]
+    assert "MaxRL has the highest mean max@128, 0.483. It is not distinguishable from" in text_of(made)
+    assert "above none, below none, undecided 2 (BoN mean; MaxRL)" in text_of(made)
+
+
 def test_equal_policies_are_undecided(experiment: Callable[..., Experiment]) -> None:
     text = text_of(scored(experiment, grpo=0.0, bon=0.0))
     assert "Base model, GRPO and BoN mean share the highest mean max@128, 0.450." in text
-    assert "no clear change in max@1" in text
+    assert "is not shown to change max@1" in text
     assert "undecided 1 (BoN mean)" in text
 
 

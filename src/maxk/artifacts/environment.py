@@ -1,4 +1,4 @@
-"""Versions and source digests that are recorded with a result; they are no part of its identity."""
+"""Versions, source digests and devices that are recorded with a result; they are no part of its identity."""
 
 from __future__ import annotations
 
@@ -107,6 +107,18 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def device() -> str:
+    """What torch computes on: the GPU, or the processor's instructions, such as "x86_64 AVX2".
+
+    Sums are rounded differently on each, so the same training gives other weights.
+    """
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
 def revision() -> str | None:

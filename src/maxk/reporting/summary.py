@@ -1,8 +1,9 @@
 """`summary.md`: one page on a run, for pasting into a discussion. The report opens with the same parts, and a run ends
 with the first two.
 
-The result and the findings are computed from paired_tests.csv by a fixed rule: a difference counts if its interval
-excludes zero; otherwise it is undecided. Which differences are looked at is fixed, too, each at max@headline_k on the
+The result and the findings are computed from paired_tests.csv by a fixed rule: a difference counts if its p-value after
+Holm's correction (`p_mean_holm`) is below 5 %; otherwise it is undecided, also where its own interval excludes zero.
+Which differences are looked at is fixed, too, each at max@headline_k on the
 mean over datasets: the best policy against the second and against the base model, GRPO against the base model (also at
 max@1), and all other policies against GRPO.
 
@@ -69,7 +70,7 @@ def summarise(scores: Scores, config: Config) -> Summary:
         result=" ".join(_result(scores, config, means[means.dataset == MEAN], changes)),
         table=_lines(table),
         what=_lines(_what(scores, config)),
-        findings=_lines(_numbered(_findings(scores, config, changes))),
+        findings=_lines(_numbered(_findings(scores, config, changes), config)),
         limits=_lines(f"- {limit}" for limit in _limits(scores, config)),
     )
 
@@ -99,7 +100,7 @@ def _result(scores: Scores, config: Config, means: pd.DataFrame, changes: pd.Dat
         compared = list(_compared(_at(changes, k), best, estimates.roles(config).grpo, labels))
         yield from compared
         if compared and len(at) > 2:
-            yield f"The intervals are not corrected for choosing the best of {len(at)} policies."
+            yield f"The choice of the best of {len(at)} policies is not corrected for."
         yield from markdown.seed_notes(*scores.seed_range)
 
 
@@ -214,14 +215,15 @@ def _labels(scores: Scores) -> dict[str, str]:
     return {policy: markdown.escape(label) for policy, label in scores.labels.items()}
 
 
-def _numbered(findings: Iterator[str]) -> Iterator[str]:
+def _numbered(findings: Iterator[str], config: Config) -> Iterator[str]:
     numbered = [f"{number}. {finding}" for number, finding in enumerate(findings, 1)]
     if numbered:
         yield from numbered
         yield ""
         yield (
-            "A difference counts if its interval excludes zero; otherwise it is undecided. Intervals are not corrected "
-            "for multiple comparisons, or for selecting best and second on the same scores."
+            f"A difference counts if p < {1 - config.report.confidence:g} after Holm's correction over the policies "
+            "compared with the same reference; otherwise it is undecided. The intervals are not corrected, so one can "
+            "exclude zero where the difference is undecided."
         )
 
 
@@ -255,12 +257,13 @@ def _at(differences: pd.DataFrame, k: int) -> pd.DataFrame:
 
 
 def _sign(row: Row) -> int:
-    """The sign of a difference whose interval excludes zero; else 0."""
-    return int(row["low"] > 0) - int(row["high"] < 0)
+    """The sign of a difference that is decided after Holm's correction; else 0."""
+    decided = row["p_mean_holm"] < 1 - row["level"]
+    return int(decided and row["difference"] > 0) - int(decided and row["difference"] < 0)
 
 
 def _verb(row: Row) -> str:
-    return {1: "raises", 0: "no clear change in", -1: "lowers"}[_sign(row)]
+    return {1: "raises", 0: "is not shown to change", -1: "lowers"}[_sign(row)]
 
 
 def _difference(row: Row) -> str:

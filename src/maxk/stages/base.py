@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
         run.params(settings)
         model, revision = _model(config, run, args.processes)
         lineage = {"settings": settings, "weights": _identity(config, model, revision)}
-        policy = Policy(BASE, config.label(BASE), model, revision, lineage, environment.versions())
+        policy = Policy(BASE, config.label(BASE), model, revision, lineage, _made_with(config))
         require_usable(config, policy)
         files.write_policy(config.layout.policy(BASE), policy)
         run.artifact(config.layout.policy(BASE))
@@ -106,6 +106,12 @@ def require_usable(config: Config, policy: Policy) -> None:
                 f"{key}={tokens} leaves no room for a prompt: {policy.model} takes {limit} tokens in all; set a lower "
                 "number"
             )
+
+
+def _made_with(config: Config) -> dict[str, str]:
+    """Versions, and for weights made here what they were computed on."""
+    computed = {"device": environment.device()} if isinstance(config.base, PretrainedBase) else {}
+    return {**environment.versions(), **computed}
 
 
 def _identity(config: Config, model: str, revision: str | None) -> str:

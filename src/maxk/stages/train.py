@@ -195,7 +195,7 @@ def _optimise(job: _Job, run: tracking.Run) -> dict[str, Any]:
             trainer.accelerator.wait_for_everyone()  # the end of one process ends those that still save
             raise SystemExit(128 + signal.SIGTERM)
         _save_model(trainer, job.folder / "model")
-        return {**environment.versions(), "sandbox": grader.tier}
+        return {**environment.versions(), "device": environment.device(), "sandbox": grader.tier}
 
 
 def _trainer(job: _Job, grader: Grader, run: tracking.Run) -> tuple[Any, StopOnSignal]:
