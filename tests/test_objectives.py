@@ -773,6 +773,20 @@ def test_a_result_of_another_shape_is_refused():
         make(lambda rewards: rewards.mean(dim=1))(torch.tensor([[0.0, 1.0]]))
 
 
+def test_a_result_that_is_no_number_is_refused_with_the_first_such_group():
+    def no_epsilon(rewards):
+        return (rewards - rewards.mean(dim=1, keepdim=True)) / rewards.std(dim=1, keepdim=True)
+
+    objective = make(no_epsilon)
+    ungraded = [NAN, 1.0]  # a group that the formula does not see
+    assert objective(torch.tensor([[0.0, 1.0], ungraded])).isfinite().all()
+    rewards = torch.tensor([ungraded, [0.0, 1.0], [0.5, 0.5], [1.0, 1.0]], requires_grad=True)
+    with pytest.raises(ValueError, match=r"no_epsilon returned nan for rewards \[0.5, 0.5\]$"):
+        objective(rewards)
+    with pytest.raises(ValueError, match=r"returned -inf for rewards \[0.0, 1.0\]$"):
+        make(lambda rewards: rewards.log())(rewards)
+
+
 def test_a_type_can_be_declared_only_once():
     with pytest.raises(ValueError, match=r"objective type 'grpo' is taken by maxk\.objectives\.group:Grpo"):
         type("Other", (Objective,), {"type": "grpo"})

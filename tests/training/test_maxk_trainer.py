@@ -98,6 +98,11 @@ def test_an_objective_is_given_in_many_ways(given: Any, letters_model: str, tmp_
     assert torch.equal(trainer.objective(rewards), objectives.make({"type": "bon_loo1", "k": 2})(rewards))
 
 
+def z_score(rewards: Tensor) -> Tensor:
+    """Without an epsilon: 0/0 where all rewards are equal."""
+    return (rewards - rewards.mean(dim=1, keepdim=True)) / rewards.std(dim=1, keepdim=True)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -105,9 +110,14 @@ def test_an_objective_is_given_in_many_ways(given: Any, letters_model: str, tmp_
         ({"type": "bon_loo1", "k": 5}, "k = 5 with n = 4"),
         ({"type": "bon_loo1", "k": {"schedule": "linear", "start": 1, "end": 8}}, "k = 8 with n = 4"),
         ({"type": "bon_mean", "k": 4}, "gives no gradient for groups of 4"),
-        (lambda rewards: rewards.sum(dim=1), r"returned \[2\] for rewards \[2, 4\]"),
+        (lambda rewards: rewards.sum(dim=1), r"returned \[4\] for rewards \[4, 4\]"),
+        (z_score, r"z_score returned nan for rewards \[0.0, 0.0, 0.0, 0.0\]"),
+        (
+            lambda rewards: 1 / (1 - rewards.mean(dim=1, keepdim=True).expand(-1, 4)),
+            r"inf for rewards \[1.0, 1.0, 1.0, 1.0\]",
+        ),
     ],
-    ids=["unknown", "k above n", "schedule above n", "no gradient", "shape"],
+    ids=["unknown", "k above n", "schedule above n", "no gradient", "shape", "nan for zeros", "infinite for ones"],
 )
 def test_an_objective_that_cannot_work_is_refused_before_a_model_is_loaded(
     given: Any, message: str, tmp_path: Path

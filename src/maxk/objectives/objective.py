@@ -108,7 +108,8 @@ class Objective:
         on-policy objectives ignore them. `progress` in [0, 1] drives a schedule of k. A group with a reward that is NaN
         (it could not be graded) or infinite gets all-zero advantages, because every subset that holds this member lacks
         a maximum; so does a group with such a log-ratio, and a group of one. Values beyond the dtype saturate at its
-        largest; they are never NaN. Raises TypeError for what is no tensor, ValueError for shapes and for k > n.
+        largest. Raises TypeError for what is no tensor, ValueError for shapes, for k > n and for a formula that returns
+        NaN or infinity.
         """
         import torch
 
@@ -127,11 +128,19 @@ class Objective:
             arguments["log_ratios"] = drift[usable].double()
         given = self._values(rewards[usable].double())
         result = self.advantages(given, **arguments)
-        if result.shape != given.shape:
-            raise ValueError(f"{self.type} returned {list(result.shape)} for rewards {list(given.shape)}")
+        self._require_numbers(result, given)
         limit = torch.finfo(rewards.dtype).max
         advantages[usable] = result.clamp(-limit, limit).to(rewards.dtype)
         return advantages
+
+    def _require_numbers(self, result: Tensor, rewards: Tensor) -> None:
+        """Raises ValueError for advantages of another shape than the rewards, and for those that are no numbers."""
+        if result.shape != rewards.shape:
+            raise ValueError(f"{self.type} returned {list(result.shape)} for rewards {list(rewards.shape)}")
+        finite = result.isfinite()
+        if not finite.all():
+            first = rewards[~finite.all(dim=1)][0].tolist()
+            raise ValueError(f"{self.type} returned {result[~finite][0].item()} for rewards {first}")
 
     def _arguments(self, progress: float, n: int) -> dict[str, Any]:
         """What `advantages` takes beside rewards and log-ratios."""
