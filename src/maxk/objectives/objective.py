@@ -111,9 +111,9 @@ class Objective:
         largest. Raises TypeError for what is no tensor, ValueError for shapes, for k > n and for a formula that returns
         NaN or infinity.
         """
+        require_tensors(rewards, log_ratios)
         import torch
 
-        require_tensors(rewards, log_ratios)
         rewards = rewards.detach()
         n = _group_size(rewards, log_ratios)
         arguments = self._arguments(progress, n)
