@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 import statistics
 import subprocess
 import sys
@@ -701,6 +702,12 @@ def test_every_objective_explains_itself_and_has_a_label_of_its_own():
 def test_make_refuses(config, message):
     with pytest.raises(ValueError, match=message):
         make(config)
+
+
+@pytest.mark.parametrize("value", [None, 4, ["grpo"], [("type", "grpo")]])
+def test_what_is_no_objective_is_told_what_one_is(value):
+    with pytest.raises(TypeError, match=rf"^an objective is a type .*, got {re.escape(repr(value))}$"):
+        make(value)
 
 
 def test_k_of_a_type_without_k_is_ignored():

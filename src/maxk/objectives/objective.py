@@ -190,13 +190,14 @@ def make(config: Mapping[str, Any] | str | Callable[..., Any]) -> Objective:
     """An objective from a config entry, its type alone, or a function from rewards to advantages.
 
     An objective is returned as it is. A `k` given to a type without one is ignored, so that all types can be made with
-    one k for comparison. Raises ValueError for unknown types and keys and for values that are not allowed.
+    one k for comparison. Raises ValueError for unknown types and keys and for values that are not allowed, TypeError
+    for what is none of these.
     """
     if isinstance(config, Objective):
         return config
     if callable(config):
         return _class_of(config)()
-    spec = {"type": config} if isinstance(config, str) else dict(config)
+    spec = _entry(config)
     kind = kind_of(spec.pop("type", None))
     if not uses_k(kind):
         spec.pop("k", None)
@@ -206,6 +207,18 @@ def make(config: Mapping[str, Any] | str | Callable[..., Any]) -> Objective:
         keys = "".join(f", {name!r}: …" for name in [*spec, *missing])
         raise ValueError(f"{kind.type} needs {', '.join(missing)}: {{'type': {kind.type!r}{keys}}}")
     return kind(**spec)
+
+
+def _entry(config: Any) -> dict[str, Any]:
+    """A config entry, or one of a type alone, as a dictionary of its own."""
+    if isinstance(config, str):
+        return {"type": config}
+    if isinstance(config, Mapping):
+        return dict(config)
+    raise TypeError(
+        "an objective is a type ('bon_loo1'), a mapping ({'type': 'bon_loo1', 'k': 4}), an Objective or a function of "
+        f"rewards, got {config!r}"
+    )
 
 
 def uses_k(kind: type[Objective]) -> bool:
