@@ -3,20 +3,19 @@
     pip install '.[trl,grade]'    # in a checkout of maxk
     python examples/trl_train.py --model Qwen/Qwen2.5-Coder-0.5B-Instruct --output trained
 
-Only the trainer's class and its `objective` differ from a script with TRL's GRPOTrainer (docs/trainer.md).
+Only the trainer's class and its `objective` differ from a script with TRL's GRPOTrainer; `tests_passed` works with both
+(docs/trainer.md).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 import torch
 from datasets import Dataset
 from trl import GRPOConfig
 
-from maxk.integrations import code_reward
+from maxk.integrations.code_reward import tests_passed
 from maxk.trl import MaxkTrainer
 
 PROBLEMS = [
@@ -29,14 +28,6 @@ PROBLEMS = [
         "tests": [{"stdin": "abc\n", "expected": "cba\n"}, {"stdin": "a\n", "expected": "a\n"}],
     },
 ]
-
-
-def tests_passed(completions: Sequence[str], tests: Sequence[Any], **_: Any) -> list[float | None]:
-    """The fraction of tests passed; None where the grader itself failed. All programs are graded side by side."""
-    grader = code_reward.shared()
-    verdicts = [grader.submit(completion, of) for completion, of in zip(completions, tests, strict=True)]
-    rewards = [verdict.result().reward for verdict in verdicts]
-    return [None if reward != reward else reward for reward in rewards]
 
 
 def main() -> None:

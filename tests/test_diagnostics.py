@@ -27,6 +27,7 @@ def test_everything_of_a_small_batch():
     assert report == pytest.approx(
         {
             "frac_unusable": 1 / 3,
+            "frac_no_gradient": 2 / 3,  # equal rewards, and an ungraded one
             "train_max@1": (0.5 + 1) / 2,
             "train_max@2": (enumeration.max_at_k([0, 0.5, 1], 2) + 1) / 2,
             "ratio_min": 0.5,
@@ -43,8 +44,20 @@ def test_everything_of_a_small_batch():
 
 def test_without_ratios_and_without_any_graded_group():
     objective = make({"type": "grpo"})
-    assert diagnose(objective, torch.tensor([[0.0, 1.0]])) == {"frac_unusable": 0, "train_max@1": 0.5}
-    assert diagnose(objective, torch.full((2, 3), NAN), torch.zeros(2, 3)) == {"frac_unusable": 1}
+    report = {"frac_unusable": 0, "frac_no_gradient": 0, "train_max@1": 0.5}
+    assert diagnose(objective, torch.tensor([[0.0, 1.0]])) == report
+    report = {"frac_unusable": 1, "frac_no_gradient": 1}
+    assert diagnose(objective, torch.full((2, 3), NAN), torch.zeros(2, 3)) == report
+
+
+def test_groups_without_a_gradient_are_those_whose_advantages_are_all_zero():
+    """Which rewards they have depends on the objective: full passes only, and the k of the moment."""
+    rewards = torch.tensor([[0.0, 0.5], [0.0, 1.0], [1.0, 1.0]])
+    assert diagnose(make("grpo"), rewards)["frac_no_gradient"] == pytest.approx(1 / 3)
+    assert diagnose(make("grpo_binary"), rewards)["frac_no_gradient"] == pytest.approx(2 / 3)
+    falling = make({"type": "bon_mean", "k": {"schedule": "linear", "start": 2, "end": 1}})
+    at = [diagnose(falling, rewards, progress=progress)["frac_no_gradient"] for progress in (0.0, 1.0)]
+    assert at == pytest.approx([1, 1 / 3])  # k = n gives all members the same weight
 
 
 def test_objectives_without_k_or_clamp():
@@ -57,9 +70,9 @@ def test_groups_without_finite_ratios_are_counted_and_left_out():
     rewards, log_ratios = torch.tensor([[0.0, 1.0], [0.0, 1.0]]), torch.tensor([[0.1, 0.0], [0.0, NAN]])
     objective = make({"type": "bon_offpolicy_exact", "k": 2})
     report = diagnose(objective, rewards, log_ratios)
-    assert report.pop("frac_unusable") == 0.5
+    assert report.pop("frac_unusable") == report.pop("frac_no_gradient") == 0.5
     alone = diagnose(objective, rewards[:1], log_ratios[:1])
-    assert report == {key: value for key, value in alone.items() if key != "frac_unusable"}
+    assert alone == {"frac_unusable": 0, "frac_no_gradient": 0, **report}
 
 
 def test_ess_fraction_between_one_and_one_over_n():

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 import statistics
 import subprocess
 import sys
@@ -703,6 +704,12 @@ def test_make_refuses(config, message):
         make(config)
 
 
+@pytest.mark.parametrize("value", [None, 4, ["grpo"], [("type", "grpo")]])
+def test_what_is_no_objective_is_told_what_one_is(value):
+    with pytest.raises(TypeError, match=rf"^an objective is a type .*, got {re.escape(repr(value))}$"):
+        make(value)
+
+
 def test_k_of_a_type_without_k_is_ignored():
     assert make({"type": "grpo", "k": 2}) == make({"type": "grpo"}) == make("grpo")
 
@@ -771,6 +778,20 @@ def test_what_is_no_tensor_is_told_with_what_makes_one(values):
 def test_a_result_of_another_shape_is_refused():
     with pytest.raises(ValueError, match=r"returned \[1\] for rewards \[1, 2\]"):
         make(lambda rewards: rewards.mean(dim=1))(torch.tensor([[0.0, 1.0]]))
+
+
+def test_a_result_that_is_no_number_is_refused_with_the_first_such_group():
+    def no_epsilon(rewards):
+        return (rewards - rewards.mean(dim=1, keepdim=True)) / rewards.std(dim=1, keepdim=True)
+
+    objective = make(no_epsilon)
+    ungraded = [NAN, 1.0]  # a group that the formula does not see
+    assert objective(torch.tensor([[0.0, 1.0], ungraded])).isfinite().all()
+    rewards = torch.tensor([ungraded, [0.0, 1.0], [0.5, 0.5], [1.0, 1.0]], requires_grad=True)
+    with pytest.raises(ValueError, match=r"no_epsilon returned nan for rewards \[0.5, 0.5\]$"):
+        objective(rewards)
+    with pytest.raises(ValueError, match=r"returned -inf for rewards \[0.0, 1.0\]$"):
+        make(lambda rewards: rewards.log())(rewards)
 
 
 def test_a_type_can_be_declared_only_once():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from packaging.utils import canonicalize_name
 
 import fresh
 import maxk
+from maxk.errors import needs_extra
 
 LOCKS = {"gpu.txt": "all", "cpu.txt": "pipeline", "test.txt": "test", "docs.txt": "docs"}  # and the extra each holds
 CUDA = re.compile("nvidia|cuda|triton|torchvision|torchaudio")
@@ -179,9 +181,27 @@ def test_estimators_and_statistics_need_numpy_only() -> None:
     assert done.stdout == "[0.9166666666666666]\n", done.stderr  # 11/12
 
 
-def test_a_public_name_without_its_libraries_says_what_to_install() -> None:
-    done = alone("import maxk; maxk.MaxkTrainer", "numpy")
-    assert re.search(r"ImportError: maxk.MaxkTrainer needs the extra `trl` .*pip install 'maxk\[trl\]'$", done.stderr)
+@pytest.mark.parametrize(
+    ("code", "name", "extra"),
+    [
+        ("import maxk; maxk.MaxkTrainer", "maxk.trl", "trl"),
+        ("from maxk import MaxkTrainer", "maxk.trl", "trl"),
+        ("from maxk.trl import MaxkTrainer", "maxk.trl", "trl"),
+        ("import maxk.integrations.verl", "maxk.integrations.verl", "torch"),
+        ("from maxk.objectives import make; make('grpo')([[0.0, 1.0]])", "maxk.objectives", "torch"),
+        ("from maxk import objectives; objectives.degenerate_groups([[0.0, 1.0]])", "maxk.objectives", "torch"),
+    ],
+)
+def test_a_public_name_without_its_libraries_says_what_to_install(code: str, name: str, extra: str) -> None:
+    last = alone(code, "numpy").stderr.splitlines()[-1]
+    assert last == (
+        f"ModuleNotFoundError: {name} needs the extra `{extra}` (no module 'torch'): pip install 'maxk[{extra}]'"
+    )
+
+
+def test_a_module_of_ours_that_is_missing_is_no_missing_extra() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'maxk\.absent'$"), needs_extra("x", "trl"):
+        importlib.import_module("maxk.absent")
 
 
 def test_a_command_without_its_libraries_says_what_to_install() -> None:

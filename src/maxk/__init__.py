@@ -5,7 +5,7 @@
     max_at_k([[0.0, 0.5, 1.0, 1.0]], k=2)  # expected best reward of 2 of the 4 samples, per problem
 
 The names in `__all__` are the stable API. Each is imported on first use, so `import maxk` needs nothing but Python; a
-name whose dependencies are missing raises ImportError with the extra to install. The method is that of
+name whose dependencies are missing raises ModuleNotFoundError with the extra to install. The method is that of
 arXiv 2510.23393.
 """
 
@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from maxk.errors import missing_extra
 
 if TYPE_CHECKING:
     from maxk import estimators, grading, objectives, statistics, trl
@@ -45,20 +43,13 @@ _MODULE_OF = {
     "max_at_k": "estimators",
     "pass_at_k": "estimators",
 }
-_EXTRA_OF = {"grading": "grade", "objectives": "torch", "trl": "trl"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = _MODULE_OF.get(name, name)
-    try:
-        found = import_module(f"{__name__}.{module}")
-    except ModuleNotFoundError as error:
-        library = (error.name or __name__).partition(".")[0]
-        if library == __name__ or module not in _EXTRA_OF:
-            raise
-        raise ImportError(f"maxk.{name} {missing_extra(_EXTRA_OF[module], library)}") from error
+    found = import_module(f"{__name__}.{module}")
     return found if module == name else getattr(found, name)
 
 

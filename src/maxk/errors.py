@@ -9,7 +9,8 @@ keeps its traceback.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
@@ -56,6 +57,18 @@ class UserError(Exception):
 def missing_extra(extra: str, library: str) -> str:
     """One line for a library that is not installed: the extra that holds it, and how to install that."""
     return f"needs the extra `{extra}` (no module {library!r}): pip install 'maxk[{extra}]'"
+
+
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Imports of libraries that an extra holds: where one is missing, ModuleNotFoundError says that `what` needs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        library = (error.name or "maxk").partition(".")[0]
+        if library == "maxk":  # a bug of ours
+            raise
+        raise ModuleNotFoundError(f"{what} {missing_extra(extra, library)}", name=error.name) from error
 
 
 def suggest(got: str, known: Iterable[str]) -> str:

@@ -273,6 +273,28 @@ def test_unknown_tests_are_refused(tests: Any) -> None:
         code_reward.score(ANSWER, tests)
 
 
+def test_trl_reward() -> None:
+    """As GRPOTrainer calls it: by keyword, with all columns; completions are text, or lists of messages."""
+    chat = [{"role": "assistant", "content": ANSWER}]
+    completions: list[Any] = [ANSWER, "no program", chat, "```python\nprint(3)\n```"]
+    tests = [TESTS, TESTS, json.dumps(TESTS[:1]), TESTS]
+    called = {"prompts": ["a"] * 4, "completion_ids": [[1]] * 4, "trainer_state": None}
+    assert code_reward.tests_passed(completions=completions, tests=tests, **called) == [0.5, 0.0, 1.0, 1.0]
+    with pytest.raises(ValueError, match="shorter"):
+        code_reward.tests_passed(completions, tests[:3])
+
+
+def test_trl_reward_submits_all_before_it_waits_and_has_none_for_the_ungraded(monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted: list[str] = []
+
+    def submit(completion: str, tests: Any) -> Any:
+        submitted.append(completion)
+        return SimpleNamespace(result=lambda: SimpleNamespace(reward=float(completion) if len(submitted) == 3 else 9))
+
+    monkeypatch.setattr(code_reward, "shared", lambda: SimpleNamespace(submit=submit))
+    assert code_reward.tests_passed(["0.5", "nan", "1"], [TESTS] * 3) == [0.5, None, 1.0]
+
+
 def test_a_failed_grader_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_reward, "grade", lambda completion, tests: SimpleNamespace(reward=float("nan")))
     assert code_reward.score(ANSWER, TESTS) == {"score": 0.0, "ungraded": 1.0}

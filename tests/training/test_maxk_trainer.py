@@ -98,6 +98,11 @@ def test_an_objective_is_given_in_many_ways(given: Any, letters_model: str, tmp_
     assert torch.equal(trainer.objective(rewards), objectives.make({"type": "bon_loo1", "k": 2})(rewards))
 
 
+def z_score(rewards: Tensor) -> Tensor:
+    """Without an epsilon: 0/0 where all rewards are equal."""
+    return (rewards - rewards.mean(dim=1, keepdim=True)) / rewards.std(dim=1, keepdim=True)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -105,9 +110,14 @@ def test_an_objective_is_given_in_many_ways(given: Any, letters_model: str, tmp_
         ({"type": "bon_loo1", "k": 5}, "k = 5 with n = 4"),
         ({"type": "bon_loo1", "k": {"schedule": "linear", "start": 1, "end": 8}}, "k = 8 with n = 4"),
         ({"type": "bon_mean", "k": 4}, "gives no gradient for groups of 4"),
-        (lambda rewards: rewards.sum(dim=1), r"returned \[2\] for rewards \[2, 4\]"),
+        (lambda rewards: rewards.sum(dim=1), r"returned \[4\] for rewards \[4, 4\]"),
+        (z_score, r"z_score returned nan for rewards \[0.0, 0.0, 0.0, 0.0\]"),
+        (
+            lambda rewards: 1 / (1 - rewards.mean(dim=1, keepdim=True).expand(-1, 4)),
+            r"inf for rewards \[1.0, 1.0, 1.0, 1.0\]",
+        ),
     ],
-    ids=["unknown", "k above n", "schedule above n", "no gradient", "shape"],
+    ids=["unknown", "k above n", "schedule above n", "no gradient", "shape", "nan for zeros", "infinite for ones"],
 )
 def test_an_objective_that_cannot_work_is_refused_before_a_model_is_loaded(
     given: Any, message: str, tmp_path: Path
@@ -314,6 +324,34 @@ def test_rewards_are_combined_by_their_weights_as_in_trl(letters_model: str, tmp
     assert difference(stock, ours, start) < ROUNDING
     first, second = (run(MaxkTrainer, one, objective="bon_loo1") for one in ([1.0, 0.0], [0.0, 1.0]))
     assert difference(first, second, start) > DIFFERENT
+
+
+def test_several_functions_log_their_own_best_of_the_group(letters_model: str, tmp_path: Path) -> None:
+    """`train_max@4` is of the weighted sum; the best completion of one function need not be the best of the sum."""
+
+    def count_b(completions: list[str], **_: Any) -> list[float | None]:
+        return [None if i == 9 else text.count("b") / 4 for i, text in enumerate(completions)]
+
+    def never(completions: list[str], **_: Any) -> list[float | None]:
+        return [None for _ in completions]
+
+    options = {"reward_weights": [1.0, 0.5, 1.0], "eval_strategy": "steps", "eval_steps": 1, "max_steps": 1}
+    options |= {"num_generations_eval": 2, "per_device_eval_batch_size": 8}
+    trainer = trained(letters_model, config(tmp_path, **options), rewards=[count_a, count_b, never])
+    words = [WORDS[3 * i % len(WORDS)] for i in range(16)]  # what `laid_down` lays down
+    [train] = [entry for entry in trainer.state.log_history if "loss" in entry]
+    a, b = (np.array(one(words), dtype=float).reshape(-1, GROUP) for one in (count_a, count_b))
+    assert train["rewards/count_a/max@4"] == pytest.approx(a.max(axis=1).mean())
+    assert train["rewards/count_b/max@4"] == pytest.approx(b[[0, 1, 3]].max(axis=1).mean())
+    assert train["train_max@4"] == pytest.approx((a + np.nan_to_num(b) / 2).max(axis=1).mean())
+    assert not any("never/max@" in key for key in train)
+    [evaluation] = [entry for entry in trainer.state.log_history if "eval_max@2" in entry]
+    assert "eval_rewards/count_a/max@2" in evaluation
+
+
+def test_one_function_logs_its_best_once(letters_model: str, tmp_path: Path) -> None:
+    trainer = trained(letters_model, config(tmp_path, max_steps=1))
+    assert not any(key.startswith("rewards/count_a/max@") for key in trainer.state.log_history[0])
 
 
 def test_an_ungraded_completion_is_one_that_no_function_graded() -> None:

@@ -19,6 +19,11 @@ def test_every_policy_of_a_shipped_configuration_can_be_trained(path: Path) -> N
         assert as_objective(objective.spec, config.training_of(name).num_generations)
 
 
+def test_none_is_no_objective() -> None:
+    with pytest.raises(TypeError, match=r"an objective is a type \('bon_loo1'\), .*, got None$"):
+        as_objective(None, 8)  # type: ignore[arg-type]
+
+
 def test_full_passes_that_are_counted_give_a_gradient() -> None:
     """Of rewards evenly spread over [0, 1] only one is a full pass, which is no majority."""
     assert as_objective({"type": "order_statistic", "k": 5, "statistic": "rank", "m": 3, "binary": True}, 8)

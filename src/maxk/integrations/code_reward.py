@@ -1,7 +1,9 @@
-"""Rewards of completions by their tests, for tools that ask for one at a time from many threads or tasks.
+"""Rewards of completions by their tests: `tests_passed` for TRL, `grade` and `score` for tools that ask for one at a
+time from many threads or tasks.
 
-    from maxk.integrations.code_reward import grade, score
+    from maxk.integrations.code_reward import grade, tests_passed
 
+    trainer = MaxkTrainer(..., reward_funcs=tests_passed)  # the dataset has a column `tests`
     grade("```python\\nprint(int(input()) + 1)\\n```", [{"stdin": "1\\n", "expected": "2\\n"}]).reward  # 1.0
 
 A completion is text, or a list of chat messages as TRL passes it (`completions.text_of`). Tests are a list of
@@ -16,6 +18,7 @@ import json
 import math
 import os
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -91,6 +94,18 @@ def shared() -> SharedGrader:
         configure()
     assert _shared is not None
     return _shared
+
+
+def tests_passed(completions: Sequence[Any], tests: Sequence[Any], **_: Any) -> list[float | None]:
+    """A reward function of TRL: the fraction of its row's `tests` that each completion passes.
+
+    None where the grader itself failed. All completions are submitted before the first verdict is awaited, so they are
+    graded side by side. Raises TypeError or ValueError for malformed completions and tests.
+    """
+    grader = shared()
+    verdicts = [grader.submit(completion, of_row) for completion, of_row in zip(completions, tests, strict=True)]
+    rewards = [verdict.result().reward for verdict in verdicts]
+    return [None if math.isnan(reward) else reward for reward in rewards]
 
 
 def grade(completion: Any, tests: Any) -> Verdict:

@@ -11,11 +11,12 @@ On-policy objectives only: SkyRL shows its estimators no log-probabilities.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from maxk.integrations.groups import Spec, on_policy_objective, require_plain_rewards, token_advantages
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def register(spec: Spec, name: str = "maxk") -> None:

@@ -16,11 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor
-from verl.trainer.ppo.core_algos import register_adv_est
-
+from maxk.errors import needs_extra
 from maxk.integrations import code_reward
 from maxk.integrations.groups import on_policy_objective, require_plain_rewards, token_advantages
+
+with needs_extra("maxk.integrations.verl", "torch"):
+    from torch import Tensor
+
+from verl.trainer.ppo.core_algos import register_adv_est
 
 
 @register_adv_est("maxk")

@@ -108,11 +108,12 @@ class Objective:
         on-policy objectives ignore them. `progress` in [0, 1] drives a schedule of k. A group with a reward that is NaN
         (it could not be graded) or infinite gets all-zero advantages, because every subset that holds this member lacks
         a maximum; so does a group with such a log-ratio, and a group of one. Values beyond the dtype saturate at its
-        largest; they are never NaN. Raises TypeError for what is no tensor, ValueError for shapes and for k > n.
+        largest. Raises TypeError for what is no tensor, ValueError for shapes, for k > n and for a formula that returns
+        NaN or infinity.
         """
+        require_tensors(rewards, log_ratios)
         import torch
 
-        require_tensors(rewards, log_ratios)
         rewards = rewards.detach()
         n = _group_size(rewards, log_ratios)
         arguments = self._arguments(progress, n)
@@ -127,11 +128,19 @@ class Objective:
             arguments["log_ratios"] = drift[usable].double()
         given = self._values(rewards[usable].double())
         result = self.advantages(given, **arguments)
-        if result.shape != given.shape:
-            raise ValueError(f"{self.type} returned {list(result.shape)} for rewards {list(given.shape)}")
+        self._require_numbers(result, given)
         limit = torch.finfo(rewards.dtype).max
         advantages[usable] = result.clamp(-limit, limit).to(rewards.dtype)
         return advantages
+
+    def _require_numbers(self, result: Tensor, rewards: Tensor) -> None:
+        """Raises ValueError for advantages of another shape than the rewards, and for those that are no numbers."""
+        if result.shape != rewards.shape:
+            raise ValueError(f"{self.type} returned {list(result.shape)} for rewards {list(rewards.shape)}")
+        finite = result.isfinite()
+        if not finite.all():
+            first = rewards[~finite.all(dim=1)][0].tolist()
+            raise ValueError(f"{self.type} returned {result[~finite][0].item()} for rewards {first}")
 
     def _arguments(self, progress: float, n: int) -> dict[str, Any]:
         """What `advantages` takes beside rewards and log-ratios."""
@@ -181,13 +190,14 @@ def make(config: Mapping[str, Any] | str | Callable[..., Any]) -> Objective:
     """An objective from a config entry, its type alone, or a function from rewards to advantages.
 
     An objective is returned as it is. A `k` given to a type without one is ignored, so that all types can be made with
-    one k for comparison. Raises ValueError for unknown types and keys and for values that are not allowed.
+    one k for comparison. Raises ValueError for unknown types and keys and for values that are not allowed, TypeError
+    for what is none of these.
     """
     if isinstance(config, Objective):
         return config
     if callable(config):
         return _class_of(config)()
-    spec = {"type": config} if isinstance(config, str) else dict(config)
+    spec = _entry(config)
     kind = kind_of(spec.pop("type", None))
     if not uses_k(kind):
         spec.pop("k", None)
@@ -197,6 +207,18 @@ def make(config: Mapping[str, Any] | str | Callable[..., Any]) -> Objective:
         keys = "".join(f", {name!r}: …" for name in [*spec, *missing])
         raise ValueError(f"{kind.type} needs {', '.join(missing)}: {{'type': {kind.type!r}{keys}}}")
     return kind(**spec)
+
+
+def _entry(config: Any) -> dict[str, Any]:
+    """A config entry, or one of a type alone, as a dictionary of its own."""
+    if isinstance(config, str):
+        return {"type": config}
+    if isinstance(config, Mapping):
+        return dict(config)
+    raise TypeError(
+        "an objective is a type ('bon_loo1'), a mapping ({'type': 'bon_loo1', 'k': 4}), an Objective or a function of "
+        f"rewards, got {config!r}"
+    )
 
 
 def uses_k(kind: type[Objective]) -> bool:

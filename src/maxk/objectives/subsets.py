@@ -12,6 +12,8 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+from maxk.errors import needs_extra
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -140,8 +142,12 @@ def centred(values: Tensor) -> Tensor:
 
 
 def require_tensors(rewards: Any, log_ratios: Any = None) -> None:
-    """Raises TypeError for an array or a list: advantages would not be what the caller computes with."""
-    import torch
+    """Raises TypeError for an array or a list: advantages would not be what the caller computes with.
+
+    Every call comes here first, so a missing torch is told here, with the extra that holds it.
+    """
+    with needs_extra("maxk.objectives", "torch"):
+        import torch
 
     given = {"rewards": rewards} if log_ratios is None else {"rewards": rewards, "log_ratios": log_ratios}
     for name, value in given.items():

@@ -22,6 +22,9 @@ No parent code is copied; a few small overrides do the work.
 
 from __future__ import annotations
 
-from maxk.trl.trainer import MaxkTrainer
+from maxk.errors import needs_extra
+
+with needs_extra("maxk.trl", "trl"):
+    from maxk.trl.trainer import MaxkTrainer
 
 __all__ = ["MaxkTrainer"]

@@ -17,18 +17,24 @@ Given = (
 
 
 def as_objective(given: Given, n: int) -> Objective:
-    """The objective for groups of n completions; ValueError if it is unknown or gives no gradient for such groups."""
+    """The objective for groups of n completions.
+
+    Raises ValueError if it is unknown, if it gives no gradient for such groups, and if it returns NaN or infinity
+    for them or for groups of equal rewards.
+    """
     if isinstance(given, str):
         given = {"type": given}
     if isinstance(given, Mapping):
         given = {"k": max(1, n // 2), **given}
     objective = make(given)
     # All different, and half of them 1: of the first, an objective of binary rewards would see a single success.
-    rewards = torch.stack([torch.linspace(0, 1, n), (torch.arange(n) >= n // 2).float()])
+    different = torch.stack([torch.linspace(0, 1, n), (torch.arange(n) >= n // 2).float()])
+    equal = torch.stack([torch.zeros(n), torch.ones(n)])  # a z-score divides by their spread
     for progress in (0.0, 1.0):  # schedules of k are extreme at the ends
-        advantages = objective(rewards, progress=progress)
-        if advantages.abs().max() < 1e-6:
-            raise ValueError(f"objective {given!r} gives no gradient for groups of {n} with rewards {rewards.tolist()}")
+        advantages = objective(torch.cat([different, equal]), progress=progress)
+        if advantages[:2].abs().max() < 1e-6:
+            tried = different.tolist()
+            raise ValueError(f"objective {given!r} gives no gradient for groups of {n} with rewards {tried}")
     return objective
 
 

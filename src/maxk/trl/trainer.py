@@ -13,6 +13,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from maxk.estimators import usual_ks
 from maxk.objectives.diagnostics import diagnose, group_max_at_k, ratio_quantiles
+from maxk.objectives.subsets import unusable_groups
 from maxk.trl import trees
 from maxk.trl.ahead import Ahead, Lookahead, Prompts
 from maxk.trl.microbatches import by_length
@@ -117,6 +118,8 @@ class MaxkTrainer(GRPOTrainer):
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
         rewards: Tensor = super()._calculate_rewards(*args, **kwargs)
         self._combined_rewards = combined(rewards, self.reward_weights.to(rewards.device))
+        if len(self.reward_func_names) > 1:
+            self._log_best_of_functions(rewards)
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -316,6 +319,18 @@ class MaxkTrainer(GRPOTrainer):
         """
         for name, value in ratio_quantiles(ratios.double()).items():
             self._metrics["train"][f"sampler_{name}"].append(value)
+
+    def _log_best_of_functions(self, rewards: Tensor) -> None:
+        """max@n of every reward function [completions, functions], over groups that it graded whole.
+
+        Their max@1 is TRL's `rewards/NAME/mean`.
+        """
+        mode, n = ("train", self.num_generations) if self.model.training else ("eval", self.num_generations_eval)
+        for name, values in zip(self.reward_func_names, rewards.T, strict=True):
+            groups = values.reshape(-1, n)
+            graded = groups[~unusable_groups(groups)].double()
+            if len(graded):
+                self._metrics[mode][f"rewards/{name}/max@{n}"].append(group_max_at_k(graded, n))
 
     def _log_evaluation(self, rewards: Tensor) -> None:
         graded = rewards[~rewards.isnan().any(dim=1)].double()
