@@ -223,7 +223,7 @@ def test_counts_are_compared_with_numpy_alone(tmp_path: Path) -> None:
     assert drawn.returncode == 2
     assert re.fullmatch(r"maxk compare: needs the extra `pipeline` .*: pip install 'maxk\[pipeline\]'\n", drawn.stderr)
     (tmp_path / "a.jsonl").write_text('{"sample": 0}')
-    graded = alone(code.format(f"'{tmp_path}/a.jsonl', '{tmp_path}/a.csv'"), "numpy")
+    graded = alone(code.format(f"'{tmp_path}/a.jsonl', '{tmp_path}/b.csv'"), "numpy")
     assert re.fullmatch(r"maxk compare: needs the extra `grade` .*: pip install 'maxk\[grade\]'\n", graded.stderr)
 
 
