@@ -63,6 +63,7 @@ def test_verdicts_and_summary(files: tuple[Path, Path], capsys: pytest.CaptureFi
     assert rows[2]["statuses"] == ["unparseable"] * 2
     assert rows[5]["statuses"] == ["time_limit"]
     summary = json.loads(capsys.readouterr().out)
+    assert summary["test_statuses"] == {"passed": 4, "wrong_answer": 2, "unparseable": 2, "time_limit": 1}  # of 9 tests
     assert summary["max@k"] == pytest.approx({"1": (0.5 + 1 / 3) / 2, "2": (5 / 6 + 2 / 3) / 2, "3": 1.0})
     assert summary["pass@k"] == pytest.approx({"1": 1 / 3, "2": 2 / 3, "3": 1.0})
 

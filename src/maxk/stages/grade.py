@@ -138,7 +138,7 @@ def _summary(tally: Any, ks: list[int] | None) -> dict[str, Any]:
     tally.require_graded()
     ranked = tally.sizes.most_common()
     (many, n), (few, fewest) = ranked[0], ranked[-1]
-    counts = {"problems": len(ranked), "statuses": dict(tally.statuses), "judged": dict(tally.judged)}
+    counts = {"problems": len(ranked), "test_statuses": dict(tally.statuses), "judged": dict(tally.judged)}
     uneven = f"problem {few!r} has {counted(fewest, 'sample')}, {many!r} {n}"
     if fewest == 0:
         return counts | {"note": f"no max@k: {uneven}"}
