@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from maxk.evaluation import problem_files
 from maxk.evaluation.sample_files import FORMS
 from maxk.grading import Grader
 from maxk.stages import grade
+from maxk.statistics import mean
 
 PROBLEMS = [
     {"problem_id": "double", "tests": [{"stdin": "2", "expected": "4"}, {"stdin": "5", "expected": "10"}]},
@@ -91,7 +93,7 @@ def test_one_of_a_kind_is_no_plural(files: tuple[Path, Path], capsys: pytest.Cap
     assert [counted(n, "policy", "policies") for n in (1, 2)] == ["1 policy", "2 policies"]
     write(files[1], SAMPLES[:1])
     run(*files)
-    assert "'any' has 0 samples, 'double' 1" in json.loads(capsys.readouterr().out)["note"]
+    assert "1 of 2 problems has no sample (any)" in json.loads(capsys.readouterr().out)["note"]
     write(files[1], [SAMPLES[0], SAMPLES[3]])
     with pytest.raises(UserError, match=r"2 is more than the 1 sample of problem 'double'"):
         run(*files, "--k", "2")
@@ -187,10 +189,58 @@ def test_k_above_n_and_uneven_samples_are_told(
     assert summary["pass@k"] == pytest.approx({"1": (1 / 3 + 1 / 2) / 2, "2": (2 / 3 + 1) / 2})
     with pytest.raises(UserError, match="3 is more than the 2 samples of problem 'any'"):
         run(files[0], uneven, "--k", "3")
-    run(files[0], write(tmp_path / "lost.jsonl", SAMPLES[:3]))
-    summary = json.loads(capsys.readouterr().out)
-    assert "'any' has 0 samples, 'double' 3" in summary["note"]
-    assert "max@k" not in summary
+
+
+def test_problems_without_samples_are_left_out_only_on_demand(
+    tmp_path: Path, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = [{**PROBLEMS[0], "problem_id": name} for name in "abcd"]
+    problems = write(tmp_path / "more.jsonl", [*PROBLEMS, *others])
+    lost = write(tmp_path / "lost.jsonl", SAMPLES[:3])
+    run(files[0], lost)
+    note = "no max@k: 1 of 2 problems has no sample (any); --only-sampled leaves them out"
+    said = capsys.readouterr()
+    assert "max@k" not in (summary := json.loads(said.out))
+    assert summary["note"] == note
+    assert said.err.endswith(f"note: {note}\n")
+    lack = r"5 of 6 problems have no sample \(any, a, b, …\)"
+    with pytest.raises(UserError, match=rf"^--k: {lack}; --only-sampled leaves them out"):
+        run(problems, lost, "--k", "1")
+    with pytest.raises(UserError, match="--k: 4 is more than the 3 samples of problem 'double'"):
+        run(problems, lost, "--k", "4", "--only-sampled")
+    capsys.readouterr()
+    run(problems, lost, "--k", "1,3", "--only-sampled")
+    said = capsys.readouterr()
+    summary = json.loads(said.out)
+    assert (summary["problems"], summary["problems_scored"], summary["samples_a_problem"]) == (6, 1, 3)
+    assert re.fullmatch(f"left out: {lack}", summary["note"])
+    assert summary["max@k"] == pytest.approx({"1": 1 / 2, "3": 1})
+    assert summary["max@k_low"] == summary["max@k_high"] == {"1": None, "3": None}  # one problem has no interval
+    assert "means over 1 of 6 problems, no interval\n" in said.err
+    assert "\n| 3 | 1.000 | 1.000 |\n" in said.err
+
+
+def test_means_have_their_intervals_over_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    right = [4, 3, 3, 2, 2, 1]  # of 4 samples
+    problems = [{**PROBLEMS[0], "problem_id": str(i)} for i in range(len(right))]
+    samples = [
+        {"problem_id": str(i), "program": "print(2 * int(input()))" if j < c else "print()"}
+        for i, c in enumerate(right)
+        for j in range(4)
+    ]
+    run(write(tmp_path / "p.jsonl", problems), write(tmp_path / "s.jsonl", samples))
+    said = capsys.readouterr()
+    summary = json.loads(said.out)
+    assert (summary["problems"], summary["problems_scored"], "note" in summary) == (6, 6, False)
+    assert summary["interval"] == {"level": 0.95, "over": "problems"}
+    low, high = mean([c / 4 for c in right]).interval(0.95)
+    for metric in ("max", "pass"):
+        ends = [summary[f"{metric}@k_{end}"] for end in ("low", "high")]
+        assert [end["1"] for end in ends] == pytest.approx([low, high])
+        assert [end["4"] for end in ends] == [1, 1]  # all problems are solved
+    assert "means over 6 problems, 95% intervals over problems\n" in said.err
+    assert f"\n| 1 | 0.625 [{low:.3f}, {high:.3f}] | 0.625 [" in said.err
+    assert "\n| 4 | 1.000 [no spread] | 1.000 [no spread] |\n" in said.err
 
 
 def test_a_broken_checker_is_told_and_never_a_zero(

@@ -15,7 +15,8 @@ lm-eval and APPS.
 Verdicts go to `--output`, one line per sample in order. `judged` is "outputs" where outputs were compared outside the
 sandbox, and "asserts" where the benchmark's own test code ran inside it, beside the program. A run that was stopped
 continues where it ended; verdicts of other samples, problems, limits or another sandbox are an error. The summary is
-printed as JSON: max@k and pass@k, means over problems, up to the fewest samples of a problem.
+printed as JSON, and as a table on stderr: max@k and pass@k, means over problems with 95 % intervals over problems, up
+to the fewest samples of a problem. If a problem has no sample there are no means; `--only-sampled` leaves it out.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from maxk.errors import UserError, counted
+from maxk.errors import counted
 
 _SAMPLE_FORMS = ("maxk", "evalplus", "livecodebench", "lm-eval", "apps")
 _PROBLEM_FORMS = ("maxk", "humaneval", "mbpp", "livecodebench", "apps")
@@ -43,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", choices=_RESULT_FORMS, help="also write results in this form, beside the samples")
     parser.add_argument("--output", type=writable, help="verdicts (default: SAMPLES with .verdicts.jsonl)")
     parser.add_argument("--k", type=numbers, help="values of k, comma-separated (default: 1, 2, 4, … and n)")
+    parser.add_argument(
+        "--only-sampled", action="store_true", help="leave out problems without samples (default: then no max@k)"
+    )
     add_options(parser)
 
 
@@ -71,18 +75,21 @@ def run(args: argparse.Namespace) -> int:
     from maxk.evaluation.result_files import path_of, require_fit, write_results
     from maxk.evaluation.sample_files import SampleFile
     from maxk.evaluation.verdict_files import graded_rows
+    from maxk.reporting import grades
 
+    only_sampled = args.only_sampled
     samples = SampleFile(args.samples, args.format)
     if args.to:
         require_fit(args.to, samples)
     with Samples(args, args.problems) as graded:
-        tally = graded.tally(args.samples, args.output, args.k)
-    summary = _summary(tally, args.k)
+        tally = graded.tally(args.samples, args.output, lambda sizes: grades.require_ks(sizes, args.k, only_sampled))
+    summary = grades.summary(tally, args.k, only_sampled)
     if args.to:
         path = path_of(args.samples, args.to)
         rows = graded_rows(tally.path, samples, graded.problems)
         write_results(path, args.to, rows)
         print(f"results: {path}", file=sys.stderr)
+    print(grades.to_text(summary), file=sys.stderr)
     print(json.dumps(summary, indent=2))
     return 0
 
@@ -113,8 +120,13 @@ class Samples:
             print(complaint, file=sys.stderr)
         self._grader.__exit__(*error)
 
-    def tally(self, path: Path, output: Path | None = None, ks: list[int] | None = None) -> Any:
-        """The verdicts of a file, counted; those that `output` lacks are made. Raises UserError if a k is above n."""
+    def tally(
+        self, path: Path, output: Path | None = None, require: Callable[[Mapping[str, int]], None] = lambda sizes: None
+    ) -> Any:
+        """The verdicts of a file, counted; those that `output` lacks are made.
+
+        require: raises UserError for numbers of samples by problem that do not serve, before one is graded.
+        """
         from maxk.evaluation.result_files import beside
         from maxk.evaluation.sample_files import SampleFile
         from maxk.evaluation.verdict_files import Grading
@@ -123,37 +135,8 @@ class Samples:
         if unread := [key for key in samples.unread() if key != vars(self._args).get("score")]:
             print(f"{path}: keys that are not read: {', '.join(unread)}", file=sys.stderr)
         grading = Grading(output or beside(path, ".verdicts.jsonl"), samples, self.problems, self._grader)
-        sizes = grading.tally.sizes
-        if ks and max(ks) > (fewest := min(sizes.values())):
-            few = min(sizes, key=sizes.__getitem__)
-            raise UserError(f"--k: {max(ks)} is more than the {counted(fewest, 'sample')} of problem {few!r}")
+        require(grading.tally.sizes)
         return grading.finish()
-
-
-def _summary(tally: Any, ks: list[int] | None) -> dict[str, Any]:
-    """Counts, and max@k and pass@k as means over problems, at ks up to the fewest samples of a problem.
-
-    `ks` None: 1, 2, 4, … and the fewest. Raises UserError if a sample was not graded.
-    """
-    tally.require_graded()
-    ranked = tally.sizes.most_common()
-    (many, n), (few, fewest) = ranked[0], ranked[-1]
-    counts = {"problems": len(ranked), "test_statuses": dict(tally.statuses), "judged": dict(tally.judged)}
-    uneven = f"problem {few!r} has {counted(fewest, 'sample')}, {many!r} {n}"
-    if fewest == 0:
-        return counts | {"note": f"no max@k: {uneven}"}
-    sizes = {"samples_a_problem": n} if fewest == n else {"note": f"no k above {fewest}: {uneven}"}
-    return counts | sizes | _estimates(tally, ks)
-
-
-def _estimates(tally: Any, ks: list[int] | None) -> dict[str, Any]:
-    from maxk.estimators import usual_ks
-    from maxk.evaluation.systems import System, of_tally
-
-    system = System("samples", [of_tally(tally)])
-    ks = ks or usual_ks(system.n)
-    means = {metric: system.estimates(metric, ks).mean(axis=(0, 1)).tolist() for metric in ("max", "pass")}
-    return {f"{metric}@k": dict(zip(ks, found, strict=True)) for metric, found in means.items()}
 
 
 # ------------------------------------------------------------------------------------------------------ arguments
