@@ -111,17 +111,14 @@ def grading(
 
 
 def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
-    """The requested ks up to n, by default 1, 2, 4, … and n."""
+    """The requested ks, by default 1, 2, 4, … and n. Raises UserError if one is above n, as `maxk grade` does."""
     from maxk.estimators import usual_ks
 
     if wanted is None:
         return usual_ks(n)
-    kept = sorted({k for k in wanted if k <= n})
-    if not kept:
-        raise UserError(f"--k: every k is above {n}, the fewest samples of a problem")
-    if len(kept) < len(set(wanted)):
-        print(f"--k: left out those above {n}, the fewest samples of a problem", file=sys.stderr)
-    return kept
+    if max(wanted) > n:
+        raise UserError(f"--k: {max(wanted)} is more than {n}, the fewest samples of a problem")
+    return sorted(set(wanted))
 
 
 def _without_samples(lacking: Sequence[str]) -> str:
