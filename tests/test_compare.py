@@ -259,6 +259,8 @@ def test_equal_curves_do_not_cross(tmp_path: Path) -> None:
     for pair in ([flat, uneven], [uneven, flat]):
         [one] = compare(paired(read(*pair)), [1]).crossings
         assert (one.k, one.largest) == (None, 2)
+    same = csv(tmp_path / "same.csv", [("p", 4, 2), ("q", 4, 2), ("r", 4, 2)])
+    assert compare(paired(read(flat, same)), [1]).crossings == []  # equal at every k: neither is behind
 
 
 # ------------------------------------------------------------------------------------------------------ what is read
@@ -563,18 +565,29 @@ def test_mistakes_are_one_line(
     assert not Path("no").exists()
 
 
+_BEHIND = "behind b at small k, and not ahead at the largest, k = 8"
+
+
 @pytest.mark.parametrize(
     ("k", "low", "high", "said"),
     [
-        (2, 1, None, "from k = 2 on (interval of the crossing k: 1 to beyond 8)"),
-        (None, 4, None, "at no k up to 8 (interval of the crossing k: 4 to beyond 8)"),
-        (None, None, None, "at no k up to 8 (interval of the crossing k: beyond 8)"),
-        (2, 2, 4, "from k = 2 on (interval of the crossing k: 2 to 4)"),
+        (2, 1, None, "above b from k = 2 on (interval of the crossing k: 1 to beyond 8)"),
+        (None, 4, None, f"{_BEHIND} (interval of the crossing k: 4 to beyond 8)"),
+        (None, None, None, f"{_BEHIND} (interval of the crossing k: beyond 8)"),
+        (2, 2, 4, "above b from k = 2 on (interval of the crossing k: 2 to 4)"),
     ],
 )
 def test_a_crossing_is_worded_as_the_guide_does(
     k: int | None, low: int | None, high: int | None, said: str, root: Path
 ) -> None:
     crossing = Crossing("a", "b", "max", k, low, high, 8)
-    assert _crossed(crossing) == f"max@k: a is above b {said}"
-    assert '"beyond 128"' in (root / "docs" / "compare.md").read_text()
+    assert _crossed(crossing) == f"max@k: a is {said}"
+    guide = " ".join((root / "docs" / "compare.md").read_text().split())
+    assert '"beyond 128"' in guide
+    assert '"a is behind b at small k, and not ahead at the largest, k = 128"' in guide
+
+
+@pytest.mark.parametrize(("ks", "lines"), [([1], 0), ([8], 0), ([1, 8], 1)])
+def test_a_comparison_at_one_k_says_nothing_of_crossings(tmp_path: Path, ks: list[int], lines: int) -> None:
+    a, b = (csv(tmp_path / f"{name}.csv", [("p", 8, c), ("q", 8, c)]) for name, c in (("a", 3), ("b", 2)))
+    assert to_markdown(compare(paired(read(a, b)), ks)).count("crossing k") == lines

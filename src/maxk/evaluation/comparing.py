@@ -181,13 +181,18 @@ def _about(a: System, b: System) -> str:
 
 
 def _crossings(given: Paired, metric: str, level: float) -> Iterator[Crossing]:
-    """The crossing of every pair; `upper` is the system that is behind at the smallest k at which they differ."""
+    """The crossing of every pair but those with equal means at all k.
+
+    `upper` is the system that is behind at the smallest k at which they differ.
+    """
     ks = _dense(given.n)
     curves = {one.name: one.estimates(metric, ks) for one in given.systems}
     means = {name: curve.mean(axis=(0, 1)) for name, curve in curves.items()}
     for first, second in combinations(curves, 2):
         differing = np.flatnonzero(np.abs(means[first] - means[second]) > statistics.ROUNDING)
-        ahead = len(differing) > 0 and means[first][differing[0]] > means[second][differing[0]]
+        if len(differing) == 0:
+            continue
+        ahead = means[first][differing[0]] > means[second][differing[0]]
         upper, lower = (second, first) if ahead else (first, second)
         found = statistics.crossing(curves[upper], curves[lower], ks, level)
         yield Crossing(upper, lower, metric, *found, largest=ks[-1])

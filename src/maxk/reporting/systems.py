@@ -25,7 +25,8 @@ def to_markdown(found: Comparison) -> str:
             if one.metric == metric:
                 pairs.setdefault((one.a, one.b), []).append(one)
         lines += [line for rows in pairs.values() for line in ("", *_differences(rows, len(pairs) > 1))]
-    lines += ["", *(f"- {_crossed(one)}" for one in found.crossings), *(f"- {_solved(one)}" for one in found.solved)]
+    crossings = found.crossings if len({one.k for one in found.estimates}) > 1 else []  # of one k, there is no curve
+    lines += ["", *(f"- {_crossed(one)}" for one in crossings), *(f"- {_solved(one)}" for one in found.solved)]
     return markdown.below(lines, [*found.notes, *_tests(found)])
 
 
@@ -51,9 +52,13 @@ def _differences(rows: Sequence[Difference], corrected: bool) -> Iterator[str]:
 def _crossed(one: Crossing) -> str:
     upper, lower = markdown.escape(one.upper), markdown.escape(one.lower)
     low, high = (f"beyond {one.largest}" if k is None else str(k) for k in (one.low, one.high))
-    where = f"from k = {one.k} on" if one.k else f"at no k up to {one.largest}"
     ends = low if low == high else f"{low} to {high}"
-    return f"{one.metric}@k: {upper} is above {lower} {where} (interval of the crossing k: {ends})"
+    said = (
+        f"{upper} is above {lower} from k = {one.k} on"
+        if one.k
+        else f"{upper} is behind {lower} at small k, and not ahead at the largest, k = {one.largest}"
+    )
+    return f"{one.metric}@k: {said} (interval of the crossing k: {ends})"
 
 
 def _solved(one: Solved) -> str:
