@@ -47,7 +47,11 @@ def test_integers_beyond_pythons_limit_are_kept_as_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"a": 1}\n{"a": \n', r"f\.jsonl:2: not JSON \(.*\); each line must be one object, or the file one array"),
+        (
+            b'{"a": 1}\n{"a": \n',
+            r"f\.jsonl:2: not JSON \(Expecting value, column 6\); each line must be one object, or the file one array",
+        ),
+        (b'{"a": 1} {"a": 2}\n', r"f\.jsonl:1: not JSON \(Extra data, column 10\)"),
         (b'{"a": 1}\n7\n', r"f\.jsonl:2: expected a JSON object, got int"),
         (b'{"a":' + b"[" * 100_000 + b"\n", r"f\.jsonl:1: not JSON \(nested too deeply\)"),
         (b'{"a": "\xff"}\n', r"f\.jsonl: not UTF-8 .*; fetch it again or convert it"),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
 import math
 import zlib
 from collections.abc import Iterator
@@ -82,8 +83,15 @@ def _lines(file: IO[str], name: str, unique: bool) -> Iterator[tuple[str, Any]]:
                 yield where, parsed(line, unique)
             except ValueError as error:
                 raise UserError(
-                    f"{where}: not JSON ({error}); each line must be one object, or the file one array"
+                    f"{where}: not JSON ({_reason(error, line)}); each line must be one object, or the file one array"
                 ) from None
+
+
+def _reason(error: ValueError, line: str) -> str:
+    """Why a line is no JSON, and at which column; the decoder counts lines within it, and its end as another line."""
+    if not isinstance(error, json.JSONDecodeError):
+        return str(error)
+    return f"{error.msg}, column {min(error.pos, len(line.rstrip())) + 1}"
 
 
 def _items(file: IO[str], name: str, unique: bool) -> Iterator[tuple[str, Any]]:
