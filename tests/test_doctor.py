@@ -212,7 +212,7 @@ def test_a_tracker_that_training_reports_to_is_checked(seconds: Config, monkeypa
     asked = seconds.model_copy(update={"tracking": seconds.tracking.model_copy(update={"report_to": ("wandb",)})})
     monkeypatch.setattr("maxk.tracking.reporters.find_spec", lambda name: None)
     [check] = [check for check in doctor.software_checks(asked) if check.name == "wandb"]
-    assert check == Check("wandb", "wandb is not installed", False, "pip install 'maxk[track]'")
+    assert check == Check("wandb", "wandb is not installed", False, "pip install '.[track]' in a clone of maxk")
 
 
 @pytest.mark.parametrize(("found", "status"), [([], 0), (["no disk"], 1)])

@@ -212,7 +212,7 @@ MISTAKES = {
     ),
     "a plot without matplotlib": Mistake(
         "maxk compare samples.jsonl two=samples.jsonl --problems problems.jsonl --plot curves.png",
-        ("needs the extra `pipeline` (no module 'matplotlib'): pip install 'maxk[pipeline]'",),
+        ("needs the extra `pipeline` (no module 'matplotlib'): pip install '.[pipeline]' in a clone of maxk",),
         _no_matplotlib,
     ),
     "no run yet": Mistake(

@@ -195,7 +195,8 @@ def test_estimators_and_statistics_need_numpy_only() -> None:
 def test_a_public_name_without_its_libraries_says_what_to_install(code: str, name: str, extra: str) -> None:
     last = alone(code, "numpy").stderr.splitlines()[-1]
     assert last == (
-        f"ModuleNotFoundError: {name} needs the extra `{extra}` (no module 'torch'): pip install 'maxk[{extra}]'"
+        f"ModuleNotFoundError: {name} needs the extra `{extra}` (no module 'torch'): "
+        f"pip install '.[{extra}]' in a clone of maxk"
     )
 
 
@@ -208,7 +209,9 @@ def test_a_command_without_its_libraries_says_what_to_install() -> None:
     code = "from maxk.cli import main; sys.exit(main(['train', 'grpo', '--seed', '0', '--config', 'x.json']))"
     done = alone(code, "numpy")
     assert done.returncode == 2
-    assert re.fullmatch(r"maxk train: needs the extra `pipeline` .*: pip install 'maxk\[pipeline\]'\n", done.stderr)
+    assert re.fullmatch(
+        r"maxk train: needs the extra `pipeline` .*: pip install '\.\[pipeline\]' in a clone of maxk\n", done.stderr
+    )
 
 
 def test_counts_are_compared_with_numpy_alone(tmp_path: Path) -> None:
@@ -221,10 +224,14 @@ def test_counts_are_compared_with_numpy_alone(tmp_path: Path) -> None:
     assert "| 1 | 0.250" in done.stdout, done.stderr  # (3/8 + 1/8) / 2
     drawn = alone(code.format(f"{files}, '--plot', 'x.png'"), "numpy")
     assert drawn.returncode == 2
-    assert re.fullmatch(r"maxk compare: needs the extra `pipeline` .*: pip install 'maxk\[pipeline\]'\n", drawn.stderr)
+    assert re.fullmatch(
+        r"maxk compare: needs the extra `pipeline` .*: pip install '\.\[pipeline\]' in a clone of maxk\n", drawn.stderr
+    )
     (tmp_path / "a.jsonl").write_text('{"sample": 0}')
     graded = alone(code.format(f"'{tmp_path}/a.jsonl', '{tmp_path}/b.csv'"), "numpy")
-    assert re.fullmatch(r"maxk compare: needs the extra `grade` .*: pip install 'maxk\[grade\]'\n", graded.stderr)
+    assert re.fullmatch(
+        r"maxk compare: needs the extra `grade` .*: pip install '\.\[grade\]' in a clone of maxk\n", graded.stderr
+    )
 
 
 @pytest.mark.parametrize("command", ["doctor", "show", "plan", "ui", "power", "inspect"])
@@ -232,7 +239,8 @@ def test_commands_of_the_pipeline_name_it_once(command: str) -> None:
     done = alone(f"from maxk.cli import main; sys.exit(main(['{command}']))", "numpy", "tqdm", "pyseccomp")
     assert done.returncode == 2
     assert re.fullmatch(
-        rf"maxk {command}: needs the extra `pipeline` .*: pip install 'maxk\[pipeline\]'\n", done.stderr
+        rf"maxk {command}: needs the extra `pipeline` .*: pip install '\.\[pipeline\]' in a clone of maxk\n",
+        done.stderr,
     )
 
 

@@ -56,7 +56,12 @@ class UserError(Exception):
 
 def missing_extra(extra: str, library: str) -> str:
     """One line for a library that is not installed: the extra that holds it, and how to install that."""
-    return f"needs the extra `{extra}` (no module {library!r}): pip install 'maxk[{extra}]'"
+    return f"needs the extra `{extra}` (no module {library!r}): {install(extra)}"
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra; maxk is not on PyPI."""
+    return f"pip install '.[{extra}]' in a clone of maxk"
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def test_a_missing_tracker_is_reported_before_any_work(
         reporters.prepare(asked)
     monkeypatch.chdir(tmp_path)
     assert cli.main(["configure", json.dumps(asked.model_dump(mode="json"))]) == 2
-    assert "pip install 'maxk[track]'" in capsys.readouterr().err
+    assert "pip install '.[track]' in a clone of maxk" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from maxk.config import Config
-from maxk.errors import UserError
+from maxk.errors import UserError, install
 
 
 def prepare(config: Config) -> None:
@@ -25,7 +25,7 @@ def prepare(config: Config) -> None:
 def fault(name: str) -> tuple[str, str] | None:
     """Why training cannot report to a tracker, and the fix; None if it can. Asks no server."""
     if find_spec(name) is None:
-        return f"{name} is not installed", "pip install 'maxk[track]'"
+        return f"{name} is not installed", install("track")
     if name == "wandb" and not _wandb_can_log():
         return "wandb has no credentials", "set WANDB_API_KEY, run `wandb login`, or set WANDB_MODE=offline"
     if name == "trackio" and not _trackio_can_log():
