@@ -225,6 +225,13 @@ def test_further_keys_are_named_to_be_ignored(tmp_path: Path) -> None:
         load(tmp_path / "own.parquet")
 
 
+@pytest.mark.parametrize("source", ["apps", "humaneval", "livecodebench", "mbpp"])
+def test_rows_of_a_published_dataset_name_its_source(source: str) -> None:
+    [path] = (Path(__file__).parent / source).glob("*.jsonl.gz")
+    with pytest.raises(UserError, match=rf": these are keys of {source}; give --problems {source}=FILE, or `source: "):
+        load(path)
+
+
 def test_what_cannot_be_graded_is_left_out_by_id(tmp_path: Path) -> None:
     _, funnel = load(raw.jsonl(tmp_path / "own.jsonl", [row(1), row(2, tests=[]), row(3, statement=" ")]))
     assert funnel.dropped["with_tests"] == ["d/p2"]

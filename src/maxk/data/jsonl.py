@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, cast
 
@@ -28,6 +28,13 @@ from maxk.data.testcases import unix
 from maxk.errors import suggest
 
 SUFFIXES = ("jsonl*", "arrow", "parquet", "json*")  # in a `datasets` folder, json files hold no rows
+
+_PUBLISHED = {  # sources, by keys that only their files have together
+    "humaneval": {"task_id", "entry_point"},
+    "mbpp": {"text", "test_list"},
+    "livecodebench": {"question_content", "public_test_cases"},
+    "apps": {"starter_code", "difficulty"},
+}
 
 
 class Streams(TypedDict):
@@ -137,9 +144,19 @@ class JsonlDataset(Benchmark):
         known = [key for key in Row.__annotations__ if key not in OURS]
         for key in lazy.columns:
             if key not in known and key not in self.ignore:
-                hint = suggest(key, known) or " (name it in `ignore` if it is not needed)"
-                raise lazy.fault(f"unknown key {key!r}{hint}; known: {', '.join(known)}")
+                raise lazy.fault(f"unknown key {key!r}{_published(lazy.columns) or _hint(key, known)}")
         return row
+
+
+def _published(columns: Sequence[str]) -> str:
+    """The end of a message on rows of a published dataset, which has a source of its own; "" for other rows."""
+    source = next((name for name, keys in _PUBLISHED.items() if keys <= set(columns)), None)
+    return f": these are keys of {source}; give --problems {source}=FILE, or `source: {source}`" if source else ""
+
+
+def _hint(key: str, known: Sequence[str]) -> str:
+    hint = suggest(key, known) or " (name it in `ignore` if it is not needed)"
+    return f"{hint}; known: {', '.join(known)}"
 
 
 def _layouts(split: str) -> Layouts:
