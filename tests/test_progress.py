@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -81,3 +82,27 @@ def test_the_last_line_says_nothing_of_time_that_is_left(capsys: pytest.CaptureF
     with Progress(2, "work") as progress:
         progress.advance(2, "reward 0.5")
     assert capsys.readouterr().err.splitlines()[-1] == "work: 2/2 in 00:00, reward 0.5"
+
+
+def test_time_that_is_left_is_estimated_from_a_twentieth_of_the_work_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of work that is continued, of the rest."""
+    with Progress(140, "work", done=40) as progress:
+        for done in (4, 1):
+            progress.advance(done)
+            progress.refresh()
+    early, late = capsys.readouterr().err.splitlines()[-3:-1]
+    assert re.fullmatch(r"work: 44/140 in 00:\d\d", early)
+    assert re.fullmatch(r"work: 45/140 in 00:\d\d, about \d\d:\d\d left", late)
+
+
+def test_a_bar_estimates_no_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", screen)
+    with Progress(100, "work") as progress:
+        for done in (4, 1):
+            progress.advance(done)
+            progress.refresh()
+    assert re.search(r"4/100 \[00:\d\d, ", screen.getvalue())
+    assert not re.search(r" 4/100 \[[^]]*<", screen.getvalue())
+    assert re.search(r"5/100 \[00:\d\d<00:\d\d, ", screen.getvalue())

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -19,8 +19,10 @@ T = TypeVar("T")
 LINE_EVERY_S = 10.0
 STILL_AFTER_S = 30.0  # without a line
 _TICK_S = 1.0  # of the bar's clock
+_ESTIMATE_FROM = 0.05  # of the work: the first items pay for a start, and are too few to stand for all
 _LINE = "{desc}: {n_fmt}/{total_fmt} in {elapsed}, about {remaining} left{postfix}"
-_LAST_LINE = "{desc}: {n_fmt}/{total_fmt} in {elapsed}{postfix}"
+_LINE_ALONE = "{desc}: {n_fmt}/{total_fmt} in {elapsed}{postfix}"
+_BAR_ALONE = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}, {rate_fmt}{postfix}]"
 
 
 def track(items: Iterable[T], total: int, label: str) -> Iterator[T]:
@@ -38,7 +40,7 @@ class Progress(tqdm):  # type: ignore[misc]  # tqdm has no types
         self._terminal = sys.stderr.isatty()
         self._shown_at = self._advanced_at = time.monotonic()
         self._closed = threading.Event()
-        shown = {} if self._terminal else {"bar_format": _LINE, "mininterval": LINE_EVERY_S, "miniters": 1}
+        shown = {} if self._terminal else {"mininterval": LINE_EVERY_S, "miniters": 1}
         super().__init__(total=total, desc=label, initial=done, file=sys.stderr, **shown)
         beat = _TICK_S if self._terminal else STILL_AFTER_S
         if not self.disable:  # type: ignore[has-type]  # as TQDM_DISABLE asks
@@ -56,9 +58,17 @@ class Progress(tqdm):  # type: ignore[misc]  # tqdm has no types
         if self._terminal:
             super().display(msg, pos)
         elif self.n > self.initial:
-            if self.n == self.total:
-                self.bar_format = _LAST_LINE
             print(self, file=sys.stderr, flush=True)
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """What tqdm shows, with the form of the line or bar: with the time that is left, if it can be estimated."""
+        estimated = self.n - self.initial >= _ESTIMATE_FROM * (self.total - self.initial)
+        if self._terminal:
+            form = None if estimated else _BAR_ALONE
+        else:
+            form = _LINE if estimated and self.n < self.total else _LINE_ALONE
+        return {**super().format_dict, "bar_format": form}
 
     def still(self) -> None:
         """Moves the bar's clock, or prints a line that says for how long nothing was completed."""
