@@ -367,6 +367,8 @@ def test_keys_are_lost_only_where_that_is_asked_for(
     samples = write(tmp_path / "s.jsonl", [{**SAMPLES[0], "model": "m", "temperature": 1}, SAMPLES[3]])
     run(files[0], samples, "--ignore", "url,tags")
     assert "s.jsonl: keys that are not read: model, temperature\n" in capsys.readouterr().err
+    run(files[0], samples, "--ignore", "url,tags")
+    assert "not read" not in capsys.readouterr().err  # all are graded
     write(files[0], [{**HUMANEVAL, "time_limit_s": 9}])
     with pytest.raises(UserError, match=r"problems.jsonl:1: time_limit_s is not a key of humaneval's rows"):
         run(files[0], write(tmp_path / "t.jsonl", [{"task_id": "HumanEval/0", "solution": FULL}]))

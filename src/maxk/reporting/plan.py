@@ -229,7 +229,8 @@ def lines(config: Config, rates: Rates, name: str, cores: int, here: bool = Fals
     profile = rates.profiles[name]
     rows = plan(config, profile)
     datasets = counted(len(config.evaluated), "dataset")
-    yield f"{config.name}: {counted(len(config.policies), 'policy', 'policies')} on {datasets}, rates of {name}"
+    policies = counted(len(config.policies), "policy", "policies")
+    yield terminal.wrapped(f"{config.name}: {policies} on {datasets}, rates of {name}")
     yield ""
     yield terminal.fitted(_table(rows))
     yield ""
@@ -237,7 +238,7 @@ def lines(config: Config, rates: Rates, name: str, cores: int, here: bool = Fals
     devices = _devices(config, profile)
     busy = [f"{counted(devices, 'GPU')} {_time(on_gpus)}"] * bool(devices)
     busy += ["this machine's " * here + f"{counted(cores, 'core')} {_time(on_cores)}"]
-    yield (
+    yield terminal.wrapped(
         f"at least {_time(max(on_gpus, on_cores))} (busy: {', '.join(busy)}); {_time(in_turn)} if training, sampling "
         "and grading follow one another"
     )
@@ -246,17 +247,18 @@ def lines(config: Config, rates: Rates, name: str, cores: int, here: bool = Fals
     yield "not in these times: preparing problems and the base model, scores and reports"
     yield f"{_size(peak_disk_gb(config, rows, profile))} of disk at most, with the checkpoints of training jobs"
     if config.experiments:
-        yield f"not in this plan: experiments {', '.join(config.experiments)} (add `--experiment NAME`)"
+        left_out = ", ".join(config.experiments)
+        yield terminal.wrapped(f"not in this plan: experiments {left_out} (add `--experiment NAME`)")
     yield ""
     for dataset, section in config.datasets.items():
         found = [(split, count(config, dataset, split)) for split in ("train", "test") if section.has(split)]
         said = ", ".join(f"{one.problems} {split} ({counted(round(one.tests), 'test')})" for split, one in found)
         known = "prepared" if all(one.prepared for _, one in found) else f"assumed: {section.planned.basis}"
-        yield f"{dataset}: {said} [{known}]"
+        yield terminal.wrapped(f"{dataset}: {said} [{known}]")
     yield ""
     for key, rate in profile:
         if isinstance(rate, Rate):
-            yield f"{key}: {rate.value:g} {rate.unit} [{rate.source}]"
+            yield terminal.wrapped(f"{key}: {rate.value:g} {rate.unit} [{rate.source}]")
 
 
 def _table(rows: pd.DataFrame) -> str:

@@ -6,6 +6,7 @@ import io
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import IO
@@ -44,9 +45,19 @@ def _write(text: str, console: Console, whole: str = "") -> None:
 def fitted(table: str) -> str:
     """A pipe table as plain text: one table, or several where it is wider than the terminal, or than COLUMNS says."""
     printed = io.StringIO()
-    folds = sys.stdout.isatty() or os.environ.get("COLUMNS")
-    _write(table, Console(file=printed, color_system=None, width=None if folds else _UNBOUNDED))
+    _write(table, Console(file=printed, color_system=None, width=_width()))
     return "\n".join(line.rstrip() for line in printed.getvalue().splitlines()).strip("\n")
+
+
+def wrapped(line: str) -> str:
+    """A line of text, broken where it is wider than the terminal, or than COLUMNS says; what follows is indented."""
+    width = _width() or Console().width
+    return textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+
+
+def _width() -> int | None:
+    """Columns: None for those of the terminal, or of COLUMNS; a file or a pipe has no bound."""
+    return None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _UNBOUNDED
 
 
 def _shortened_in(text: str, width: int) -> str:

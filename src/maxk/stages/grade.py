@@ -132,11 +132,16 @@ class Samples:
         from maxk.evaluation.verdict_files import Grading
 
         samples = SampleFile(path, self._args.format)
-        if unread := [key for key in samples.unread() if key != vars(self._args).get("score")]:
-            print(f"{path}: keys that are not read: {', '.join(unread)}", file=sys.stderr)
         grading = Grading(output or beside(path, ".verdicts.jsonl"), samples, self.problems, self._grader)
         require(grading.tally.sizes)
+        if grading.done < grading.total:  # once, and not by every command that reads the verdicts again
+            self._name_unread(samples)
         return grading.finish()
+
+    def _name_unread(self, samples: Any) -> None:
+        """Prints the keys of samples that are not read, of which one may be misspelt."""
+        if unread := [key for key in samples.unread() if key != vars(self._args).get("score")]:
+            print(f"{samples.path}: keys that are not read: {', '.join(unread)}", file=sys.stderr)
 
 
 # ------------------------------------------------------------------------------------------------------ arguments
