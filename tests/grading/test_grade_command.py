@@ -144,7 +144,10 @@ def test_verdicts_that_another_process_added_are_not_added_again(
     ("change", "said"),
     [
         ({"reward": 7}, r".*:2: reward must be .*, got int 7; move it away or name another --output$"),
-        ({"sample": 5}, r".*:2: made from another sample, .*; move it away or name another --output$"),
+        (
+            {"sample": 5},
+            r".*:2: the verdict of sample 5, where that of sample 1 belongs; move it away or name another --output$",
+        ),
     ],
 )
 def test_rows_that_grading_did_not_write_are_refused(change: dict, said: str, files: tuple[Path, Path]) -> None:
@@ -156,19 +159,29 @@ def test_rows_that_grading_did_not_write_are_refused(change: dict, said: str, fi
         run(*files)
 
 
-@pytest.mark.parametrize("what", ["sample", "tests", "limit"])
-def test_verdicts_of_other_input_are_refused(what: str, files: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("sample", r"the verdict of another program than .*samples\.jsonl:1 has now"),
+        ("problem", r"a verdict of problem 'double', but .*samples\.jsonl:1 is of 'any'"),
+        ("tests", "made with other tests or limits of the problem, another --cpu-s, --memory-mb, --mode or sandbox, "),
+        ("limit", "made with other tests or limits of the problem, another --cpu-s, --memory-mb, --mode or sandbox, "),
+    ],
+)
+def test_verdicts_of_other_input_are_refused(what: str, said: str, files: tuple[Path, Path]) -> None:
     run(*files)
     output = files[1].with_suffix(".verdicts.jsonl")
     before = output.read_text()
     options = []
     if what == "sample":
         write(files[1], [{**SAMPLES[0], "completion": "print(2)"}, *SAMPLES[1:]])
+    elif what == "problem":
+        write(files[1], [{**SAMPLES[0], "problem_id": "any"}, *SAMPLES[1:]])
     elif what == "tests":
         write(files[0], [{**PROBLEMS[0], "tests": [{"stdin": "2", "expected": "5"}]}, PROBLEMS[1]])
     else:
         options = ["--cpu-s", "1.5"]
-    with pytest.raises(UserError, match="made from another sample, problem, limit or sandbox"):
+    with pytest.raises(UserError, match=rf"verdicts\.jsonl:1: {said}"):
         run(*files, *options)
     assert output.read_text() == before
 

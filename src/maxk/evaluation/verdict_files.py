@@ -211,10 +211,8 @@ class Grading:
 
     def _require_current(self, index: int, verdict: Mapping[str, Any], sample: Sample, task: Task) -> None:
         if verdict["sample"] != index or verdict["key"] != self._keys.of(sample, task):
-            raise UserError(
-                f"{self._output}:{index + 1}: made from another sample, problem, limit or sandbox than now, or by "
-                "another version; move it away or name another --output"
-            )
+            why = _difference(index, verdict, sample, task)
+            raise UserError(f"{self._output}:{index + 1}: {why}; move it away or name another --output")
 
     def _in_order(self, pairs: Iterable[tuple[Sample, Task]]) -> Iterator[dict[str, Any]]:
         """Verdicts in the samples' order; a verdict that arrives early waits for those before it."""
@@ -228,7 +226,7 @@ class Grading:
                     "problem_id": task.problem_id,
                     "key": self._keys.of(sample, task),
                     "judged": task.judged,
-                    "program": None if solution is None else digest_of_text(solution),
+                    "program": _program_digest(solution),
                 }
                 yield task.submission(solution)
 
@@ -239,6 +237,25 @@ class Grading:
             while following in early:
                 yield waiting.pop(following) | _graded(early.pop(following))
                 following += 1
+
+
+def _difference(index: int, verdict: Mapping[str, Any], sample: Sample, task: Task) -> str:
+    """Why a verdict is not that of a sample: what its row shows, else what may have changed, likely causes first."""
+    if verdict["sample"] != index:
+        return f"the verdict of sample {verdict['sample']}, where that of sample {index} belongs"
+    if verdict["problem_id"] != task.problem_id:
+        return f"a verdict of problem {verdict['problem_id']!r}, but {sample.where} is of {task.problem_id!r}"
+    program = _program_digest(sample.solution(task))
+    if verdict.get("program", program) != program:  # verdicts of version 0.1 have none
+        return f"the verdict of another program than {sample.where} has now"
+    return (
+        "made with other tests or limits of the problem, another --cpu-s, --memory-mb, --mode or sandbox, another text "
+        "around the program, or another version of maxk"
+    )
+
+
+def _program_digest(solution: str | None) -> str | None:
+    return None if solution is None else digest_of_text(solution)
 
 
 def _reward(verdict: Verdict) -> float | None:
