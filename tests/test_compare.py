@@ -166,6 +166,40 @@ def test_a_copy_is_no_other_seed(tmp_path: Path, suffix: str) -> None:
         files_of(f"x={a},{b},{c}")
 
 
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [({"tests": [{"stdin": "2", "expected": "4"}, {"stdin": "5", "expected": "9"}]}, []), ({}, ["--cpu-s", "1.5"])],
+)
+def test_verdicts_of_other_tests_or_limits_are_not_compared(
+    change: dict, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, problem, given in (("a", PROBLEM, []), ("b", {**PROBLEM, **change}, options)):
+        jsonl(Path(f"{name}.problems.jsonl"), [problem])
+        jsonl(Path(f"{name}.jsonl"), [{"problem_id": "double", "program": one} for one in (RIGHT, WRONG)])
+        assert cli.main(["grade", f"{name}.problems.jsonl", f"{name}.jsonl", "--workers", "1", *given]) == 0
+    capsys.readouterr()
+    pair = ["a.verdicts.jsonl", "b.verdicts.jsonl"]
+    said = (
+        "problem 'double' has other tests, checker or limits in b.verdicts.jsonl than in a.verdicts.jsonl; grade both "
+        "with the same problems and options\n"
+    )
+    for command in ("compare", "select"):
+        assert cli.main([command, *pair]) == 2
+        assert capsys.readouterr().err == f"maxk {command}: {said}"
+    rows = [json.loads(line) for path in pair for line in Path(path).read_text().splitlines()]
+    jsonl(Path("both.jsonl"), [{**row, "sample": i} for i, row in enumerate(rows)])
+    assert run("both.jsonl", "a.verdicts.jsonl") == 2
+    assert (
+        "both.jsonl:3: problem 'double' has other tests, checker or limits here than before" in capsys.readouterr().err
+    )
+    # Files of earlier versions have no task: they are read, alone and beside others, and continued.
+    jsonl(Path("b.verdicts.jsonl"), [{key: row[key] for key in row if key != "task"} for row in rows[2:3]])
+    assert run(*pair) == 0
+    assert cli.main(["grade", "b.problems.jsonl", "b.jsonl", "--workers", "1", *options]) == 0
+    assert ["task" in json.loads(line) for line in Path("b.verdicts.jsonl").read_text().splitlines()] == [False, True]
+
+
 def test_seeds_of_equal_counts_are_told(tmp_path: Path) -> None:
     """Few samples often give the same counts, so that these are no proof of a copy."""
     first = verdicts(tmp_path / "a.jsonl", {"p": [1.0], "q": [0.0], "r": [1.0]})
@@ -377,6 +411,7 @@ def test_faults_of_csv_are_named_by_line(tmp_path: Path, text: str, message: str
         ({"statuses": [["passed"]]}, r"v.jsonl:1: statuses must be a list of passed"),
         ({"problem_id": 7}, r"v.jsonl:1: not a verdict; problem_id must be text, got int 7"),
         ({"sample": -1}, r"v.jsonl:1: not a verdict; sample must be a whole number from 0, got int -1"),
+        ({"task": 3}, "v.jsonl:1: not a verdict; task must be text, got int 3"),
         ({"judged": []}, r"v.jsonl:1: not a verdict; judged must be outputs or asserts, got list \[\]"),
         ({"program": ["x"]}, r"v.jsonl:1: not a verdict; program must be text or null, got list"),
     ],

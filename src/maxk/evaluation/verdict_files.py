@@ -5,6 +5,7 @@
 | `sample` | position of the sample in its file, from 0 |
 | `problem_id` | its problem |
 | `key` | digest of everything that determines the verdict: sample, problem, limits, mode, sandbox, grader |
+| `task` | digest of the problem's tests, checker and limits; files compared must agree in it; older ones lack it |
 | `judged` | `outputs` or `asserts`, see `problem_files` |
 | `program` | digest of the complete solution; null if there is none |
 | `reward` | fraction of tests passed; null if the sample could not be graded |
@@ -45,6 +46,7 @@ _ALLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "sample": (lambda value: type(value) is int and value >= 0, "a whole number from 0"),
     "problem_id": (lambda value: type(value) is str, "text"),
     "judged": (lambda value: value in (OUTPUTS, ASSERTS), f"{OUTPUTS} or {ASSERTS}"),
+    "task": (lambda value: value is None or type(value) is str, "text"),
     "program": (lambda value: value is None or type(value) is str, "text or null"),
 }
 
@@ -52,7 +54,7 @@ _ALLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 class Tally:
     """Counts verdicts as they arrive, per problem and reward; memory does not grow with the number of samples.
 
-    sizes: samples per problem, 0 for problems without any. tests: tests per problem.
+    sizes: samples per problem, 0 for problems without any. tests: tests per problem. tasks: their digests, if known.
     """
 
     def __init__(self, path: Path, problem_ids: Iterable[str] = ()) -> None:
@@ -60,6 +62,7 @@ class Tally:
         self.sizes: Counter[str] = Counter(dict.fromkeys(problem_ids, 0))
         self.rewards: dict[str, Counter[float]] = {}
         self.tests: dict[str, int] = {}
+        self.tasks: dict[str, str] = {}
         self.statuses: Counter[str] = Counter()
         self.judged: Counter[str] = Counter()
         self._ungraded: Mapping[str, Any] | None = None
@@ -72,6 +75,8 @@ class Tally:
             self.rewards[name][reward] += 1
         else:
             self.rewards[name], self.tests[name] = Counter({reward: 1}), len(statuses)
+        if task := verdict.get("task"):
+            self.tasks[name] = task
         for status in statuses:  # for a few tests, faster than Counter.update
             self.statuses[status] += 1
         self.judged[verdict["judged"]] += 1
@@ -101,6 +106,7 @@ def sound_rows(path: Path) -> Iterator[Row]:
     Rows may be in any order.
     """
     sizes: dict[str, int] = {}  # tests of each problem
+    tasks: dict[str, str] = {}
     following, others = 0, set[int]()  # numbers read: those below `following`, and others if rows are not in order
     for row in rows(path):
         _require_sound(row)
@@ -109,6 +115,8 @@ def sound_rows(path: Path) -> Iterator[Row]:
             raise UserError(f"{row.where}: sample {sample} appears twice")
         if tests != (expected := sizes.setdefault(name, tests)):
             raise UserError(f"{row.where}: problem {name!r} has {counted(tests, 'test')} here and {expected} before")
+        if (task := row.value.get("task")) and task != tasks.setdefault(name, task):
+            raise UserError(f"{row.where}: problem {name!r} has other tests, checker or limits here than before")
         others.add(sample)
         while following in others:
             others.remove(following)
@@ -227,6 +235,7 @@ class Grading:
                     "sample": self.done + index,
                     "problem_id": task.problem_id,
                     "key": self._keys.of(sample, task),
+                    "task": self._keys.tasks[task.problem_id],
                     "judged": task.judged,
                     "program": None if solution is None else digest_of_text(solution),
                 }
@@ -260,8 +269,8 @@ class _Keys:
 
     def __init__(self, problems: Problems, grader: Grader) -> None:
         settings = [grader.mode, grader.tier, GRADER_VERSION]
-        tasks = {name: digest_of([task.digest(), settings]) for name, task in problems.tasks.items()}
-        self._begun = {name: hashlib.sha256(digest.encode()) for name, digest in tasks.items()}
+        self.tasks = {name: task.digest() for name, task in problems.tasks.items()}
+        self._begun = {name: hashlib.sha256(digest_of([task, settings]).encode()) for name, task in self.tasks.items()}
 
     def of(self, sample: Sample, task: Task) -> str:
         digest = self._begun[task.problem_id].copy()
