@@ -110,6 +110,23 @@ def test_a_stopped_run_goes_on_where_it_ended(files: tuple[Path, Path]) -> None:
     assert output.read_text() == before
 
 
+@pytest.mark.parametrize("name", ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
+def test_standard_input_needs_an_output(name: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+    """As root, verdicts went to /dev/stdin.verdicts.jsonl."""
+
+    def grade_stdin(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "maxk", "grade", str(files[0]), name, "--workers", "1", *options]
+        with files[1].open() as samples:
+            return subprocess.run(command, stdin=samples, capture_output=True, text=True)
+
+    done = grade_stdin()
+    assert done.returncode == 2
+    said = f"maxk grade: {name}: no place for results beside it; name --output, or give the file by its own name"
+    assert done.stderr.splitlines()[-1] == said
+    assert grade_stdin("--output", str(tmp_path / "v.jsonl")).returncode == 0
+    assert len((tmp_path / "v.jsonl").read_text().splitlines()) == len(SAMPLES)
+
+
 def test_two_processes_do_not_grade_into_one_file(files: tuple[Path, Path]) -> None:
     output = files[1].with_suffix(".verdicts.jsonl")
     run(*files)

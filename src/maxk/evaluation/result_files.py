@@ -42,7 +42,13 @@ def path_of(samples: Path, form: str) -> Path:
 
 
 def beside(samples: Path, suffix: str) -> Path:
-    """The path of the samples with its ending (`.jsonl.gz`, …) replaced by `suffix`."""
+    """The path of the samples with its ending (`.jsonl.gz`, …) replaced by `suffix`.
+
+    Raises UserError for `/dev/stdin` and its like: what the shell opened has no place beside it.
+    """
+    folder = samples.absolute().parent.resolve()
+    if folder == Path("/dev") or Path("/proc") in folder.parents:
+        raise UserError(f"{samples}: no place for results beside it; name --output, or give the file by its own name")
     name = re.sub(r"\.gz$", "", samples.name, flags=re.IGNORECASE)
     return samples.with_name((name.rpartition(".")[0] or name) + suffix)
 
