@@ -24,6 +24,7 @@ from maxk.evaluation.systems import files_of, paired, read_results, read_system
 from maxk.reporting.systems import _crossed, to_markdown
 
 PROBLEM = {"problem_id": "double", "tests": [{"stdin": "2", "expected": "4"}, {"stdin": "5", "expected": "10"}]}
+SEEDED = "problem,n,c,seed"
 RIGHT, HALF, WRONG = "print(2 * int(input()))", "print(4)", "print(0)"
 VERDICT = {"sample": 0, "problem_id": "p", "key": "0", "judged": "outputs", "reward": 1.0, "statuses": ["passed"] * 2}
 
@@ -368,6 +369,12 @@ def test_scores_of_the_pipeline(tmp_path: Path) -> None:
         read(tmp_path / "verdicts.parquet")
     with pytest.raises(UserError, match="is a folder; give the scores"):
         read(tmp_path)
+
+
+def test_spaces_around_a_seed_make_no_other_seed(tmp_path: Path) -> None:
+    path = csv(tmp_path / "a.csv", [("p", 4, 1, "0"), ("q", 4, 1, "0 "), ("p", 4, 2, " 1"), ("q", 4, 2, "1")], SEEDED)
+    [system] = read(path)
+    assert [seed.source for seed in system.seeds] == [f"{path} (seed 0)", f"{path} (seed 1)"]
 
 
 @pytest.mark.parametrize(

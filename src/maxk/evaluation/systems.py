@@ -313,7 +313,7 @@ def _counts(path: Path) -> list[Seed]:
             _require_columns(path, reader.fieldnames or [])
             for row in reader:
                 where = f"{path}:{reader.line_num}"
-                problems = seeds.setdefault(row.get("seed") or "", {})
+                problems = seeds.setdefault((row.get("seed") or "").strip(), {})
                 name, n, c = row["problem"], _whole(where, "n", row["n"]), _whole(where, "c", row["c"])
                 if None in row or None in row.values():
                     raise UserError(f"{where}: expected {len(reader.fieldnames or [])} columns, as in the first line")
