@@ -563,6 +563,32 @@ def test_json_never_replaces_an_input(target: str, tmp_path: Path, monkeypatch: 
     assert Path("a.csv").read_text() == Path("b.csv").read_text() == before
 
 
+@pytest.mark.parametrize("target", ["old.json", "link.json", "/dev/full"])
+def test_a_full_disk_costs_neither_the_table_nor_the_old_file(target: str, tmp_path: Path) -> None:
+    for name, c in (("a", 1), ("b", 3)):
+        csv(tmp_path / f"{name}.csv", [("p", 4, c), ("q", 4, 2)])
+    (tmp_path / "old.json").write_text("{}")
+    (tmp_path / "link.json").symlink_to("old.json")
+    before = sorted(tmp_path.iterdir())
+    command = [sys.executable, "-m", "maxk", "compare", "a.csv", "b.csv", "--json", target]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 0; exec "$@"', "", *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stdout.startswith("**a against b**")
+    assert done.stderr.startswith(f"maxk compare: {target}: cannot be written (")
+    assert done.stderr.count("\n") == 1
+    assert (tmp_path / "old.json").read_text() == "{}"
+    assert sorted(tmp_path.iterdir()) == before
+    assert run(tmp_path / "a.csv", tmp_path / "b.csv", "--json", tmp_path / "link.json") == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "old.json").read_text())["problems"] == 2
+
+
 def test_a_locale_without_a_minus_sign_gets_its_escape(tmp_path: Path) -> None:
     for name, c in (("a", 1), ("b", 3)):
         csv(tmp_path / f"{name}.csv", [("p", 4, c), ("q", 4, 2)])

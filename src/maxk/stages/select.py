@@ -52,9 +52,9 @@ def run(args: argparse.Namespace) -> None:
         }
     require_same_tasks((name, one.tasks) for name, one in samples.items())
     found = {name: selection.select(one, compare.chosen_ks(args.k, one.n)) for name, one in samples.items()}
+    print("\n".join(report.to_markdown(name, one, args.level) for name, one in found.items()), end="")
     if args.json:
         compare.write_json(args.json, {name: report.content(one, args.level) for name, one in found.items()})
-    print("\n".join(report.to_markdown(name, one, args.level) for name, one in found.items()), end="")
 
 
 def _require_scores(args: argparse.Namespace, ungraded: Mapping[Path, Any]) -> None:
