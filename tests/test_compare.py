@@ -24,6 +24,7 @@ from maxk.evaluation.systems import files_of, paired, read_results, read_system
 from maxk.reporting.systems import _crossed, to_markdown
 
 PROBLEM = {"problem_id": "double", "tests": [{"stdin": "2", "expected": "4"}, {"stdin": "5", "expected": "10"}]}
+SEEDED = "problem,n,c,seed"
 RIGHT, HALF, WRONG = "print(2 * int(input()))", "print(4)", "print(0)"
 VERDICT = {"sample": 0, "problem_id": "p", "key": "0", "judged": "outputs", "reward": 1.0, "statuses": ["passed"] * 2}
 
@@ -164,6 +165,40 @@ def test_a_copy_is_no_other_seed(tmp_path: Path, suffix: str) -> None:
     said = f"{c}: the same file content as {a}; give the results of another seed, or leave one out"
     with pytest.raises(UserError, match=f"^{said}$"):
         files_of(f"x={a},{b},{c}")
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [({"tests": [{"stdin": "2", "expected": "4"}, {"stdin": "5", "expected": "9"}]}, []), ({}, ["--cpu-s", "1.5"])],
+)
+def test_verdicts_of_other_tests_or_limits_are_not_compared(
+    change: dict, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, problem, given in (("a", PROBLEM, []), ("b", {**PROBLEM, **change}, options)):
+        jsonl(Path(f"{name}.problems.jsonl"), [problem])
+        jsonl(Path(f"{name}.jsonl"), [{"problem_id": "double", "program": one} for one in (RIGHT, WRONG)])
+        assert cli.main(["grade", f"{name}.problems.jsonl", f"{name}.jsonl", "--workers", "1", *given]) == 0
+    capsys.readouterr()
+    pair = ["a.verdicts.jsonl", "b.verdicts.jsonl"]
+    said = (
+        "problem 'double' has other tests, checker or limits in b.verdicts.jsonl than in a.verdicts.jsonl; grade both "
+        "with the same problems and options\n"
+    )
+    for command in ("compare", "select"):
+        assert cli.main([command, *pair]) == 2
+        assert capsys.readouterr().err == f"maxk {command}: {said}"
+    rows = [json.loads(line) for path in pair for line in Path(path).read_text().splitlines()]
+    jsonl(Path("both.jsonl"), [{**row, "sample": i} for i, row in enumerate(rows)])
+    assert run("both.jsonl", "a.verdicts.jsonl") == 2
+    assert (
+        "both.jsonl:3: problem 'double' has other tests, checker or limits here than before" in capsys.readouterr().err
+    )
+    # Files of earlier versions have no task: they are read, alone and beside others, and continued.
+    jsonl(Path("b.verdicts.jsonl"), [{key: row[key] for key in row if key != "task"} for row in rows[2:3]])
+    assert run(*pair) == 0
+    assert cli.main(["grade", "b.problems.jsonl", "b.jsonl", "--workers", "1", *options]) == 0
+    assert ["task" in json.loads(line) for line in Path("b.verdicts.jsonl").read_text().splitlines()] == [False, True]
 
 
 def test_seeds_of_equal_counts_are_told(tmp_path: Path) -> None:
@@ -338,6 +373,12 @@ def test_scores_of_the_pipeline(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+def test_spaces_around_a_seed_make_no_other_seed(tmp_path: Path) -> None:
+    path = csv(tmp_path / "a.csv", [("p", 4, 1, "0"), ("q", 4, 1, "0 "), ("p", 4, 2, " 1"), ("q", 4, 2, "1")], SEEDED)
+    [system] = read(path)
+    assert [seed.source for seed in system.seeds] == [f"{path} (seed 0)", f"{path} (seed 1)"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -379,6 +420,7 @@ def test_faults_of_csv_are_named_by_line(tmp_path: Path, text: str, message: str
         ({"statuses": [["passed"]]}, r"v.jsonl:1: statuses must be a list of passed"),
         ({"problem_id": 7}, r"v.jsonl:1: not a verdict; problem_id must be text, got int 7"),
         ({"sample": -1}, r"v.jsonl:1: not a verdict; sample must be a whole number from 0, got int -1"),
+        ({"task": 3}, "v.jsonl:1: not a verdict; task must be text, got int 3"),
         ({"judged": []}, r"v.jsonl:1: not a verdict; judged must be outputs or asserts, got list \[\]"),
         ({"program": ["x"]}, r"v.jsonl:1: not a verdict; program must be text or null, got list"),
     ],
@@ -520,6 +562,32 @@ def test_json_never_replaces_an_input(target: str, tmp_path: Path, monkeypatch: 
     before = Path("a.csv").read_text()
     assert run("a.csv", "b.csv", "--json", target) == 2
     assert Path("a.csv").read_text() == Path("b.csv").read_text() == before
+
+
+@pytest.mark.parametrize("target", ["old.json", "link.json", "/dev/full"])
+def test_a_full_disk_costs_neither_the_table_nor_the_old_file(target: str, tmp_path: Path) -> None:
+    for name, c in (("a", 1), ("b", 3)):
+        csv(tmp_path / f"{name}.csv", [("p", 4, c), ("q", 4, 2)])
+    (tmp_path / "old.json").write_text("{}")
+    (tmp_path / "link.json").symlink_to("old.json")
+    before = sorted(tmp_path.iterdir())
+    command = [sys.executable, "-m", "maxk", "compare", "a.csv", "b.csv", "--json", target]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 0; exec "$@"', "", *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stdout.startswith("**a against b**")
+    assert done.stderr.startswith(f"maxk compare: {target}: cannot be written (")
+    assert done.stderr.count("\n") == 1
+    assert (tmp_path / "old.json").read_text() == "{}"
+    assert sorted(tmp_path.iterdir()) == before
+    assert run(tmp_path / "a.csv", tmp_path / "b.csv", "--json", tmp_path / "link.json") == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "old.json").read_text())["problems"] == 2
 
 
 def test_a_locale_without_a_minus_sign_gets_its_escape(tmp_path: Path) -> None:

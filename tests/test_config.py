@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -516,6 +517,33 @@ def test_a_repeated_key_is_refused(text: str, said: str, tmp_path: Path) -> None
     path.write_text(text)
     with pytest.raises(UserError, match=rf"mine.yaml: not valid YAML \({said} .*line \d"):
         configuration.read_yaml(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sampling: {n: 0400}", "n: write 256 (as YAML 1.1 reads it) or 400 instead of 0400"),
+        ("sampling:\n  temperature: 1:30", 'temperature: write 90 (as YAML 1.1 reads it) or "1:30" instead of 1:30'),
+        (
+            "sampling: {temperature: 0:01.5}",
+            'temperature: write 1.5 (as YAML 1.1 reads it) or "0:01.5" instead of 0:01.5',
+        ),
+        ("statistics: {ks: [1, [-010]]}", "ks: write -8 (as YAML 1.1 reads it) or -10 instead of -010"),
+    ],
+)
+def test_a_number_with_two_readings_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as raised:
+        configuration.read_yaml(path)
+    assert str(raised.value).startswith(f"config {path}: not valid YAML ({said} in ")
+
+
+def test_a_number_with_one_reading_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("""a: [0, 0.5, 10, 1_000, 0x1F, 0b11, "0400", '1:30', 12:ab, 007a, 2026-12-01]""")
+    read = [0, 0.5, 10, 1000, 31, 3, "0400", "1:30", "12:ab", "007a", date(2026, 12, 1)]
+    assert configuration.read_yaml(path) == {"a": read}
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,8 @@ def test_torch_tensors_of_any_kind():
     np.testing.assert_array_equal(max_at_k(rewards > 0.4, 1), [2 / 3, 1 / 3])
     assert max_at_k(rewards, torch.tensor(3)).tolist() == [1, 1]
     assert pass_at_k(torch.tensor([4, 4]), torch.tensor([0, 4]), 2).tolist() == [0, 1]
+    with pytest.raises(ValueError, match="rewards must be real numbers, got complex64"):
+        max_at_k(torch.tensor([0.5, 1j]), 1)
 
 
 @given(st.lists(fractions, min_size=2, max_size=40), st.randoms())
@@ -117,6 +119,7 @@ def test_constant_rewards_stay_exactly_constant(value, n):
         ([[0.5, 1.0], [0.5]], 1, "rewards must be a rectangular array of numbers"),
         (["0.5", "1.0"], 1, "rewards must be real numbers, got <U3"),
         ([0.5, 1j], 1, "rewards must be real numbers, got complex"),
+        ([10**400, 2], 1, "rewards must be real numbers .*too large"),
         ([0.5, object()], 1, "rewards must be real numbers"),
         ([0.5, 1.0], [[1], [2]], r"k must be one number or a sequence of them, got shape \(2, 1\)"),
         ([0.5, 1.0], [], "k must be"),

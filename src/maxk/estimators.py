@@ -145,15 +145,18 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 
 
 def _reals(name: str, values: Any) -> Floats:
-    """Real numbers as float64. A bfloat16 tensor, which numpy does not know, goes through torch's own float64."""
-    if getattr(values, "dtype", None) is not None and hasattr(values, "double"):
+    """Real numbers as float64. A bfloat16 tensor, which numpy does not know, goes through torch's own float64.
+
+    A complex one does not: torch would drop the imaginary parts.
+    """
+    if getattr(values, "dtype", None) is not None and hasattr(values, "double") and not values.is_complex():
         values = values.double()
     array = _array(name, values)
     if array.dtype.kind not in "biufO":
         raise ValueError(f"{name} must be real numbers, got {array.dtype}")
     try:
         return array.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be real numbers ({error})") from None
 
 

@@ -8,7 +8,9 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from maxk import cli
 from maxk.artifacts import json_rows
 from maxk.errors import UserError, counted
 from maxk.estimators import usual_ks
-from maxk.evaluation import problem_files
+from maxk.evaluation import problem_files, verdict_files
 from maxk.evaluation.sample_files import FORMS
 from maxk.grading import Grader
 from maxk.stages import grade
@@ -113,6 +115,23 @@ def test_a_stopped_run_goes_on_where_it_ended(files: tuple[Path, Path]) -> None:
     assert output.read_text() == before
 
 
+@pytest.mark.parametrize("name", ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
+def test_standard_input_needs_an_output(name: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+    """As root, verdicts went to /dev/stdin.verdicts.jsonl."""
+
+    def grade_stdin(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "maxk", "grade", str(files[0]), name, "--workers", "1", *options]
+        with files[1].open() as samples:
+            return subprocess.run(command, stdin=samples, capture_output=True, text=True)
+
+    done = grade_stdin()
+    assert done.returncode == 2
+    said = f"maxk grade: {name}: no place for results beside it; name --output, or give the file by its own name"
+    assert done.stderr.splitlines()[-1] == said
+    assert grade_stdin("--output", str(tmp_path / "v.jsonl")).returncode == 0
+    assert len((tmp_path / "v.jsonl").read_text().splitlines()) == len(SAMPLES)
+
+
 def test_two_processes_do_not_grade_into_one_file(files: tuple[Path, Path]) -> None:
     output = files[1].with_suffix(".verdicts.jsonl")
     run(*files)
@@ -126,15 +145,23 @@ def test_two_processes_do_not_grade_into_one_file(files: tuple[Path, Path]) -> N
     assert len(output.read_text().splitlines()) == len(SAMPLES)
 
 
+@pytest.mark.parametrize(
+    "when",
+    [
+        lambda output, text: (Grader, "canary", lambda self: output.write_text(text)),
+        lambda output, text: (verdict_files, "_lock", lambda *_: output.write_text(text)),
+    ],
+    ids=["before it is opened", "before it is locked"],
+)
 def test_verdicts_that_another_process_added_are_not_added_again(
-    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    when: Callable[[Path, str], Any], files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = files[1].with_suffix(".verdicts.jsonl")
     run(*files)
     finished = output.read_text()
     output.unlink()
-    # The other one is done between the reading and the writing of this one.
-    monkeypatch.setattr(Grader, "canary", lambda self: output.write_text(finished))
+    # The other one ends between the reading and the writing of this one, at the latest while this one takes the lock.
+    monkeypatch.setattr(*when(output, finished))
     with pytest.raises(UserError, match=r"another process has changed it meanwhile; run the same command again"):
         run(*files)
     assert output.read_text() == finished
@@ -164,8 +191,8 @@ def test_rows_that_grading_did_not_write_are_refused(change: dict, said: str, fi
     [
         ("sample", r"the verdict of another program than .*samples\.jsonl:1 has now"),
         ("problem", r"a verdict of problem 'double', but .*samples\.jsonl:1 is of 'any'"),
-        ("tests", "made with other tests or limits of the problem, another --cpu-s, --memory-mb, --mode or sandbox, "),
-        ("limit", "made with other tests or limits of the problem, another --cpu-s, --memory-mb, --mode or sandbox, "),
+        ("tests", r"made with other tests, checker or limits \(--cpu-s, --memory-mb\) of problem 'double';"),
+        ("limit", r"made with other tests, checker or limits \(--cpu-s, --memory-mb\) of problem 'double';"),
     ],
 )
 def test_verdicts_of_other_input_are_refused(what: str, said: str, files: tuple[Path, Path]) -> None:

@@ -273,6 +273,19 @@ def test_unknown_tests_are_refused(tests: Any) -> None:
         code_reward.score(ANSWER, tests)
 
 
+@pytest.mark.parametrize(
+    ("tests", "fault"),
+    [
+        ("[", r"Expecting value: line 1 column 2 \(char 1\)"),
+        ("[" * 200_000, "nested too deeply"),
+        ('[{"stdin": "1", "stdin": "2", "expected": "3"}]', "key 'stdin' appears twice"),
+    ],
+)
+def test_faults_of_json_are_named(tests: str, fault: str) -> None:
+    with pytest.raises(ValueError, match=rf"^tests: not JSON \({fault}\)$"):
+        code_reward.score(ANSWER, tests)
+
+
 def test_trl_reward() -> None:
     """As GRPOTrainer calls it: by keyword, with all columns; completions are text, or lists of messages."""
     chat = [{"role": "assistant", "content": ANSWER}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,12 @@ YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten ti
 REPLACED_WHOLE = ("base", "datasets", "objectives", "experiments")
 
 
-class _UniqueKeys(YAML_LOADER):  # type: ignore[misc, valid-type]
-    """Refuses a key that is repeated in a mapping: YAML would silently take the last one."""
+# YAML 1.1 reads these in base 8 and 60, people and YAML 1.2 do not. 0x1F and 0b11 have one reading.
+_TWO_READINGS = re.compile(r"[-+]?(0[0-7_]+|[0-9][0-9_]*(:[0-9]+)+(\.[0-9_]*)?)")
+
+
+class _Strict(YAML_LOADER):  # type: ignore[misc, valid-type]
+    """Refuses what YAML takes silently, but perhaps not as meant: a repeated key (the last counts), 0400 and 1:30."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
@@ -33,7 +38,22 @@ class _UniqueKeys(YAML_LOADER):  # type: ignore[misc, valid-type]
         if node not in self._flattened:
             self._flattened.add(node)
             _require_unique(node)
+            for key, value in node.value:
+                self._require_one_reading(key, value)
         super().flatten_mapping(node)
+
+    def _require_one_reading(self, key: yaml.Node, node: yaml.Node) -> None:
+        """Raises ConstructorError if a number, or one in a list, has two readings."""
+        for item in node.value if isinstance(node, yaml.SequenceNode) else []:
+            self._require_one_reading(key, item)
+        plain = isinstance(node, yaml.ScalarNode) and not node.style and node.tag != "tag:yaml.org,2002:str"
+        if plain and _TWO_READINGS.fullmatch(node.value):
+            read, text = self.construct_object(node), node.value
+            other = f'"{text}"' if ":" in text else int(text)
+            raise yaml.constructor.ConstructorError(
+                problem=f"{key.value}: write {read} (as YAML 1.1 reads it) or {other} instead of {text}",
+                problem_mark=node.start_mark,
+            )
 
 
 def _require_unique(node: yaml.MappingNode) -> None:
@@ -50,7 +70,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     """A YAML file as a mapping. Raises UserError if it cannot be read."""
     try:
         with Path(path).open(encoding="utf-8") as handle:
-            content = yaml.load(handle, _UniqueKeys)
+            content = yaml.load(handle, _Strict)
     except FileNotFoundError:
         raise UserError(f"config {path}: {no_such_file(path)}") from None
     except (OSError, UnicodeDecodeError) as error:

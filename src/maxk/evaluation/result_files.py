@@ -6,6 +6,7 @@ with `pass@1`, the fraction of a row's responses that passed. The file is writte
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -42,7 +43,13 @@ def path_of(samples: Path, form: str) -> Path:
 
 
 def beside(samples: Path, suffix: str) -> Path:
-    """The path of the samples with its ending (`.jsonl.gz`, …) replaced by `suffix`."""
+    """The path of the samples with its ending (`.jsonl.gz`, …) replaced by `suffix`.
+
+    Raises UserError for `/dev/stdin` and its like: what the shell opened has no place beside it.
+    """
+    folder = samples.absolute().parent.resolve()
+    if folder == Path("/dev") or Path("/proc") in folder.parents:
+        raise UserError(f"{samples}: no place for results beside it; name --output, or give the file by its own name")
     name = re.sub(r"\.gz$", "", samples.name, flags=re.IGNORECASE)
     return samples.with_name((name.rpartition(".")[0] or name) + suffix)
 
@@ -59,10 +66,22 @@ def require_fit(form: str, samples: SampleFile) -> None:
 
 def write_results(path: Path, form: str, graded: GradedRows) -> None:
     """Writes the results of samples that fit the form (`require_fit`)."""
+    with replacing(path) as file:
+        WRITERS[form](file, graded)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[str]]:
+    """A new file that replaces the one at `path` once it is whole. A pipe or a device is written to as it is."""
+    path = path.resolve()  # a link stays a link
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8") as file:
+            yield file
+        return
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("w", encoding="utf-8") as file:
-            WRITERS[form](file, graded)
+            yield file
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -56,7 +56,7 @@ class Problem:
 class Samples:
     """Graded samples of problems, `visible` of whose tests a selector may see; `left_out` problems have no others.
 
-    asserts: whether asserts judged any sample, so that outputs are verdicts.
+    asserts: whether asserts judged any sample, so that outputs are verdicts. tasks: their digests by problem, if known.
     """
 
     problems: Mapping[str, Problem]
@@ -64,6 +64,7 @@ class Samples:
     score: str | None
     left_out: int
     asserts: bool
+    tasks: Mapping[str, str]
 
     @property
     def n(self) -> int:
@@ -95,7 +96,7 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
     problems: dict[str, Problem] = defaultdict(Problem)
     scores = _scores(samples, score) if samples and score else None
     short: set[str] = set()
-    asserts = False
+    asserts, tasks = False, {}
     for where, verdict in _verdicts(verdicts):
         one_score = next(scores, None) if scores else None
         if not verdict.keys() >= {"outputs", "program"}:
@@ -103,6 +104,8 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
         if HARNESS_ERROR in verdict["statuses"]:
             raise UserError(f"{where}: a sample could not be graded; {_AGAIN}")
         asserts = asserts or verdict.get("judged") == ASSERTS
+        if task := verdict.get("task"):
+            tasks[verdict["problem_id"]] = task
         if len(verdict["statuses"]) <= visible:
             short.add(verdict["problem_id"])
             continue
@@ -114,7 +117,7 @@ def read(verdicts: Path, visible: int = 1, samples: SampleFile | None = None, sc
         raise UserError(f"{verdicts}: contains no verdicts")
     if not problems:
         raise _all_visible(verdicts, visible)
-    return Samples(problems, visible, score, len(short), asserts)
+    return Samples(problems, visible, score, len(short), asserts, tasks)
 
 
 def _verdicts(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

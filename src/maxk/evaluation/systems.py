@@ -15,7 +15,7 @@ import csv
 import filecmp
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -34,10 +34,14 @@ MOST_SAMPLES = 10**6  # of a problem in a CSV file: every k takes time and memor
 
 @dataclass(frozen=True)
 class Problem:
-    """Counts of each reward among the samples of a problem; `tests` is the number of tests, None if unknown."""
+    """Counts of each reward among the samples of a problem; `tests` is the number of tests, None if unknown.
+
+    task: digest of its tests, checker and limits, if the file has it.
+    """
 
     rewards: Counter[float]
     tests: int | None = None
+    task: str | None = field(default=None, compare=False)
 
     @property
     def n(self) -> int:
@@ -153,7 +157,7 @@ def _restricted(seed: Seed, ids: Sequence[str]) -> Seed:
 
 
 def _require_same_problems(seeds: Sequence[Seed]) -> None:
-    """Every seed must agree with the first one that knows the dataset, or the number of a problem's tests."""
+    """Every seed must agree with the first one that knows the dataset, or a problem's number of tests, or its task."""
     dataset: tuple[str, str] | None = None
     known: dict[str, tuple[int, str]] = {}
     for seed in seeds:
@@ -169,6 +173,22 @@ def _require_same_problems(seeds: Sequence[Seed]) -> None:
                 if tests != problem.tests:
                     here = counted(tests, "test")
                     raise UserError(f"problem {name!r} has {here} in {source} and {problem.tests} in {seed.source}")
+    require_same_tasks(
+        (seed.source, {name: problem.task for name, problem in seed.problems.items() if problem.task}) for seed in seeds
+    )
+
+
+def require_same_tasks(found: Iterable[tuple[str, Mapping[str, str]]]) -> None:
+    """Raises UserError if a problem has two tasks. found: pairs of a file and its tasks by problem, where known."""
+    known: dict[str, tuple[str, str]] = {}
+    for path, tasks in found:
+        for name, task in tasks.items():
+            first, other = known.setdefault(name, (task, path))
+            if first != task:
+                raise UserError(
+                    f"problem {name!r} has other tests, checker or limits in {path} than in {other}; grade both with "
+                    "the same problems and options"
+                )
 
 
 def _notes(systems: Sequence[System], kept: Sequence[System], ids: Sequence[str]) -> Iterator[str]:
@@ -274,7 +294,9 @@ def _verdicts(path: Path) -> Sequence[Seed] | None:
 
 def of_tally(tally: Any) -> Seed:
     """Counted verdicts (`verdict_files.Tally`) as a set of samples."""
-    problems = {name: Problem(rewards, tally.tests[name]) for name, rewards in tally.rewards.items()}
+    problems = {
+        name: Problem(rewards, tally.tests[name], tally.tasks.get(name)) for name, rewards in tally.rewards.items()
+    }
     return Seed(str(tally.path), problems)
 
 
@@ -291,7 +313,7 @@ def _counts(path: Path) -> list[Seed]:
             _require_columns(path, reader.fieldnames or [])
             for row in reader:
                 where = f"{path}:{reader.line_num}"
-                problems = seeds.setdefault(row.get("seed") or "", {})
+                problems = seeds.setdefault((row.get("seed") or "").strip(), {})
                 name, n, c = row["problem"], _whole(where, "n", row["n"]), _whole(where, "c", row["c"])
                 if None in row or None in row.values():
                     raise UserError(f"{where}: expected {len(reader.fieldnames or [])} columns, as in the first line")

@@ -5,6 +5,7 @@
 | `sample` | position of the sample in its file, from 0 |
 | `problem_id` | its problem |
 | `key` | digest of everything that determines the verdict: sample, problem, limits, mode, sandbox, grader |
+| `task` | digest of the problem's tests, checker and limits; files compared must agree in it; older ones lack it |
 | `judged` | `outputs` or `asserts`, see `problem_files` |
 | `program` | digest of the complete solution; null if there is none |
 | `reward` | fraction of tests passed; null if the sample could not be graded |
@@ -22,6 +23,7 @@ import fcntl
 import hashlib
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
@@ -45,6 +47,7 @@ _ALLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "sample": (lambda value: type(value) is int and value >= 0, "a whole number from 0"),
     "problem_id": (lambda value: type(value) is str, "text"),
     "judged": (lambda value: value in (OUTPUTS, ASSERTS), f"{OUTPUTS} or {ASSERTS}"),
+    "task": (lambda value: value is None or type(value) is str, "text"),
     "program": (lambda value: value is None or type(value) is str, "text or null"),
 }
 
@@ -52,7 +55,7 @@ _ALLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 class Tally:
     """Counts verdicts as they arrive, per problem and reward; memory does not grow with the number of samples.
 
-    sizes: samples per problem, 0 for problems without any. tests: tests per problem.
+    sizes: samples per problem, 0 for problems without any. tests: tests per problem. tasks: their digests, if known.
     """
 
     def __init__(self, path: Path, problem_ids: Iterable[str] = ()) -> None:
@@ -60,6 +63,7 @@ class Tally:
         self.sizes: Counter[str] = Counter(dict.fromkeys(problem_ids, 0))
         self.rewards: dict[str, Counter[float]] = {}
         self.tests: dict[str, int] = {}
+        self.tasks: dict[str, str] = {}
         self.statuses: Counter[str] = Counter()
         self.judged: Counter[str] = Counter()
         self._ungraded: Mapping[str, Any] | None = None
@@ -72,6 +76,8 @@ class Tally:
             self.rewards[name][reward] += 1
         else:
             self.rewards[name], self.tests[name] = Counter({reward: 1}), len(statuses)
+        if task := verdict.get("task"):
+            self.tasks[name] = task
         for status in statuses:  # for a few tests, faster than Counter.update
             self.statuses[status] += 1
         self.judged[verdict["judged"]] += 1
@@ -101,6 +107,7 @@ def sound_rows(path: Path) -> Iterator[Row]:
     Rows may be in any order.
     """
     sizes: dict[str, int] = {}  # tests of each problem
+    tasks: dict[str, str] = {}
     following, others = 0, set[int]()  # numbers read: those below `following`, and others if rows are not in order
     for row in rows(path):
         _require_sound(row)
@@ -109,6 +116,8 @@ def sound_rows(path: Path) -> Iterator[Row]:
             raise UserError(f"{row.where}: sample {sample} appears twice")
         if tests != (expected := sizes.setdefault(name, tests)):
             raise UserError(f"{row.where}: problem {name!r} has {counted(tests, 'test')} here and {expected} before")
+        if (task := row.value.get("task")) and task != tasks.setdefault(name, task):
+            raise UserError(f"{row.where}: problem {name!r} has other tests, checker or limits here than before")
         others.add(sample)
         while following in others:
             others.remove(following)
@@ -211,7 +220,7 @@ class Grading:
 
     def _require_current(self, index: int, verdict: Mapping[str, Any], sample: Sample, task: Task) -> None:
         if verdict["sample"] != index or verdict["key"] != self._keys.of(sample, task):
-            why = _difference(index, verdict, sample, task)
+            why = _difference(index, verdict, sample, task, self._keys.tasks[task.problem_id])
             raise UserError(f"{self._output}:{index + 1}: {why}; move it away or name another --output")
 
     def _in_order(self, pairs: Iterable[tuple[Sample, Task]]) -> Iterator[dict[str, Any]]:
@@ -225,6 +234,7 @@ class Grading:
                     "sample": self.done + index,
                     "problem_id": task.problem_id,
                     "key": self._keys.of(sample, task),
+                    "task": self._keys.tasks[task.problem_id],
                     "judged": task.judged,
                     "program": _program_digest(solution),
                 }
@@ -239,7 +249,7 @@ class Grading:
                 following += 1
 
 
-def _difference(index: int, verdict: Mapping[str, Any], sample: Sample, task: Task) -> str:
+def _difference(index: int, verdict: Mapping[str, Any], sample: Sample, task: Task, digest: str) -> str:
     """Why a verdict is not that of a sample: what its row shows, else what may have changed, likely causes first."""
     if verdict["sample"] != index:
         return f"the verdict of sample {verdict['sample']}, where that of sample {index} belongs"
@@ -248,10 +258,11 @@ def _difference(index: int, verdict: Mapping[str, Any], sample: Sample, task: Ta
     program = _program_digest(sample.solution(task))
     if verdict.get("program", program) != program:  # verdicts of version 0.1 have none
         return f"the verdict of another program than {sample.where} has now"
-    return (
-        "made with other tests or limits of the problem, another --cpu-s, --memory-mb, --mode or sandbox, another text "
-        "around the program, or another version of maxk"
-    )
+    tests = f"other tests, checker or limits (--cpu-s, --memory-mb) of problem {task.problem_id!r}"
+    if verdict.get("task", digest) != digest:
+        return f"made with {tests}"
+    others = "another --mode or sandbox, another text around the program, or another version of maxk"
+    return f"made with {others}" if "task" in verdict else f"made with {tests}, {others}"
 
 
 def _program_digest(solution: str | None) -> str | None:
@@ -277,8 +288,8 @@ class _Keys:
 
     def __init__(self, problems: Problems, grader: Grader) -> None:
         settings = [grader.mode, grader.tier, GRADER_VERSION]
-        tasks = {name: digest_of([task.digest(), settings]) for name, task in problems.tasks.items()}
-        self._begun = {name: hashlib.sha256(digest.encode()) for name, digest in tasks.items()}
+        self.tasks = {name: task.digest() for name, task in problems.tasks.items()}
+        self._begun = {name: hashlib.sha256(digest_of([task, settings]).encode()) for name, task in self.tasks.items()}
 
     def of(self, sample: Sample, task: Task) -> str:
         digest = self._begun[task.problem_id].copy()
@@ -296,7 +307,7 @@ def _appending(path: Path, size: int) -> Iterator[IO[str]]:
         raise UserError(f"--output: {path} cannot be written ({error.strerror})") from None
     with file:
         _lock(file, path, fcntl.LOCK_EX)
-        if file.tell() != size:
+        if os.fstat(file.fileno()).st_size != size:
             raise UserError(f"{path}: another process has changed it meanwhile; run the same command again")
         yield file
 

@@ -14,7 +14,6 @@ is busy is graded together, on all cores. `configure` sets its options before th
 from __future__ import annotations
 
 import atexit
-import json
 import math
 import os
 from collections import deque
@@ -22,6 +21,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from maxk.artifacts.json_text import parsed
 from maxk.grading import Grader, Verdict, extract_program
 from maxk.grading.inputs import read_tests
 from maxk.grading.verdicts import Test
@@ -43,7 +43,7 @@ class SharedGrader:
     def submit(self, completion: Any, tests: Any) -> Future[Verdict]:
         """The verdict to come of the program in a completion. Raises TypeError or ValueError for malformed ones."""
         verdict: Future[Verdict] = Future()
-        read = read_tests(json.loads(tests) if isinstance(tests, str) else tests, "tests")
+        read = read_tests(_parsed(tests) if isinstance(tests, str) else tests, "tests")
         self._waiting.append((verdict, (extract_program(text_of(completion)).program, read)))
         self._thread.submit(self._grade_waiting)
         return verdict
@@ -75,6 +75,14 @@ class SharedGrader:
         else:
             for (future, _), verdict in zip(batch, verdicts, strict=True):
                 future.set_result(verdict)
+
+
+def _parsed(tests: str) -> Any:
+    """The value of tests in JSON. Raises ValueError, also for a key that stands twice, of which one would be lost."""
+    try:
+        return parsed(tests, unique=True)
+    except ValueError as error:
+        raise ValueError(f"tests: not JSON ({error})") from None
 
 
 _shared: SharedGrader | None = None

@@ -75,11 +75,11 @@ def run(args: argparse.Namespace) -> None:
 
         given = paired([read_system(name, paths, seeds) for name, paths in given_files])
     found = comparing.compare(given, chosen_ks(args.k, given.n), args.level)
+    print(report.to_markdown(found), end="")  # first: what a full disk cannot take, the terminal can
     if args.plot:
         report.draw(found, str(args.plot))
     if args.json:
         write_json(args.json, found.content())
-    print(report.to_markdown(found), end="")
 
 
 @contextmanager
@@ -143,8 +143,11 @@ def require_picture(path: Path | None) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Writes a file named on the command line. (`maxk.artifacts.files` needs pyarrow, which `maxk[grade]` lacks.)"""
+    from maxk.evaluation.result_files import replacing
+
     try:
-        path.write_text(json.dumps(_finite(content), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        with replacing(path) as file:
+            file.write(json.dumps(_finite(content), indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from None
 

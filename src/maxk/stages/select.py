@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from maxk.evaluation import selection
     from maxk.evaluation.sample_files import SampleFile
+    from maxk.evaluation.systems import require_same_tasks
     from maxk.reporting import selection as report
 
     compare.require_no_input(args, args.files)
@@ -49,10 +50,11 @@ def run(args: argparse.Namespace) -> None:
             else selection.read(path, args.visible)
             for path in args.files
         }
+    require_same_tasks((name, one.tasks) for name, one in samples.items())
     found = {name: selection.select(one, compare.chosen_ks(args.k, one.n)) for name, one in samples.items()}
+    print("\n".join(report.to_markdown(name, one, args.level) for name, one in found.items()), end="")
     if args.json:
         compare.write_json(args.json, {name: report.content(one, args.level) for name, one in found.items()})
-    print("\n".join(report.to_markdown(name, one, args.level) for name, one in found.items()), end="")
 
 
 def _require_scores(args: argparse.Namespace, ungraded: Mapping[Path, Any]) -> None:
