@@ -522,6 +522,18 @@ def test_json_never_replaces_an_input(target: str, tmp_path: Path, monkeypatch: 
     assert Path("a.csv").read_text() == Path("b.csv").read_text() == before
 
 
+def test_json_never_replaces_the_verdicts_of_an_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    jsonl(Path("p.jsonl"), [PROBLEM])
+    for name in ("a", "b"):
+        jsonl(Path(f"{name}.jsonl"), [{"problem_id": "double", "program": RIGHT}])
+    assert run("a.jsonl", "b.jsonl", "--problems", "p.jsonl", "--json", "b.verdicts.jsonl") == 2
+    assert "--json: b.verdicts.jsonl is read by this command" in capsys.readouterr().err
+    assert not Path("b.verdicts.jsonl").exists()  # nothing was graded
+
+
 def test_a_locale_without_a_minus_sign_gets_its_escape(tmp_path: Path) -> None:
     for name, c in (("a", 1), ("b", 3)):
         csv(tmp_path / f"{name}.csv", [("p", 4, c), ("q", 4, 2)])
