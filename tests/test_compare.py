@@ -590,6 +590,18 @@ def test_a_full_disk_costs_neither_the_table_nor_the_old_file(target: str, tmp_p
     assert json.loads((tmp_path / "old.json").read_text())["problems"] == 2
 
 
+def test_json_never_replaces_the_verdicts_of_an_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    jsonl(Path("p.jsonl"), [PROBLEM])
+    for name in ("a", "b"):
+        jsonl(Path(f"{name}.jsonl"), [{"problem_id": "double", "program": RIGHT}])
+    assert run("a.jsonl", "b.jsonl", "--problems", "p.jsonl", "--json", "b.verdicts.jsonl") == 2
+    assert "--json: b.verdicts.jsonl is read by this command" in capsys.readouterr().err
+    assert not Path("b.verdicts.jsonl").exists()  # nothing was graded
+
+
 def test_a_locale_without_a_minus_sign_gets_its_escape(tmp_path: Path) -> None:
     for name, c in (("a", 1), ("b", 3)):
         csv(tmp_path / f"{name}.csv", [("p", 4, c), ("q", 4, 2)])

@@ -29,7 +29,7 @@ from maxk.errors import suggest
 
 SUFFIXES = ("jsonl*", "arrow", "parquet", "json*")  # in a `datasets` folder, json files hold no rows
 
-_PUBLISHED = {  # sources, by keys that only their files have together
+_PUBLISHED = {  # keys by which a source's files are told; the first fit counts, as LiveCodeBench has the keys of APPS
     "humaneval": {"task_id", "entry_point"},
     "mbpp": {"text", "test_list"},
     "livecodebench": {"question_content", "public_test_cases"},

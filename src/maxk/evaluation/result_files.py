@@ -54,6 +54,11 @@ def beside(samples: Path, suffix: str) -> Path:
     return samples.with_name((name.rpartition(".")[0] or name) + suffix)
 
 
+def verdicts_beside(samples: Path) -> Path:
+    """Where the verdicts of samples are, unless `--output` names another file."""
+    return beside(samples, ".verdicts.jsonl")
+
+
 def require_fit(form: str, samples: SampleFile) -> None:
     """Raises UserError unless results in a form can be written of these samples: before they are graded."""
     path = path_of(samples.path, form)

@@ -3,9 +3,8 @@ with the first two.
 
 The result and the findings are computed from paired_tests.csv by a fixed rule: a difference counts if its p-value after
 Holm's correction (`p_mean_holm`) is below 5 %; otherwise it is undecided, also where its own interval excludes zero.
-Which differences are looked at is fixed, too, each at max@headline_k on the
-mean over datasets: the best policy against the second and against the base model, GRPO against the base model (also at
-max@1), and all other policies against GRPO.
+Which differences are looked at is fixed, too, each at max@headline_k on the mean over datasets: the best policy against
+the second and against the base model, GRPO against the base model (also at max@1), and all other policies against GRPO.
 
     maxk summary --config results/config.json
 """

@@ -126,9 +126,12 @@ def _without_samples(lacking: Sequence[str]) -> str:
 
 
 def require_no_input(args: argparse.Namespace, inputs: Iterable[str | Path]) -> None:
-    """Raises UserError if `--json` names a file that is read: writing would destroy it."""
-    read = [Path(one).resolve() for one in (*inputs, args.problems) if one is not None]
-    if args.json is not None and args.json.resolve() in read:
+    """Raises UserError if `--json` names a file that is read, or the verdicts of one: writing would destroy it."""
+    from maxk.evaluation.result_files import verdicts_beside
+
+    given = [Path(one) for one in inputs]
+    read = [*given, *map(verdicts_beside, given), *([args.problems] if args.problems else [])]
+    if args.json is not None and args.json.resolve() in [one.resolve() for one in read]:
         raise UserError(f"--json: {args.json} is read by this command; name another file")
 
 

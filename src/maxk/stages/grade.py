@@ -127,12 +127,12 @@ class Samples:
 
         require: raises UserError for numbers of samples by problem that do not serve, before one is graded.
         """
-        from maxk.evaluation.result_files import beside
+        from maxk.evaluation.result_files import verdicts_beside
         from maxk.evaluation.sample_files import SampleFile
         from maxk.evaluation.verdict_files import Grading
 
         samples = SampleFile(path, self._args.format)
-        grading = Grading(output or beside(path, ".verdicts.jsonl"), samples, self.problems, self._grader)
+        grading = Grading(output or verdicts_beside(path), samples, self.problems, self._grader)
         require(grading.tally.sizes)
         if grading.done < grading.total:  # once, and not by every command that reads the verdicts again
             self._name_unread(samples)
