@@ -12,6 +12,7 @@ from maxk.objectives.diagnostics import (
     ess_fraction,
     exact_subset_maxima,
     first_order_error,
+    frac_no_gradient,
     paper_weights_error,
 )
 
@@ -27,7 +28,6 @@ def test_everything_of_a_small_batch():
     assert report == pytest.approx(
         {
             "frac_unusable": 1 / 3,
-            "frac_no_gradient": 2 / 3,  # equal rewards, and an ungraded one
             "train_max@1": (0.5 + 1) / 2,
             "train_max@2": (enumeration.max_at_k([0, 0.5, 1], 2) + 1) / 2,
             "ratio_min": 0.5,
@@ -44,20 +44,18 @@ def test_everything_of_a_small_batch():
 
 def test_without_ratios_and_without_any_graded_group():
     objective = make({"type": "grpo"})
-    report = {"frac_unusable": 0, "frac_no_gradient": 0, "train_max@1": 0.5}
-    assert diagnose(objective, torch.tensor([[0.0, 1.0]])) == report
-    report = {"frac_unusable": 1, "frac_no_gradient": 1}
-    assert diagnose(objective, torch.full((2, 3), NAN), torch.zeros(2, 3)) == report
+    assert diagnose(objective, torch.tensor([[0.0, 1.0]])) == {"frac_unusable": 0, "train_max@1": 0.5}
+    assert diagnose(objective, torch.full((2, 3), NAN), torch.zeros(2, 3)) == {"frac_unusable": 1}
 
 
 def test_groups_without_a_gradient_are_those_whose_advantages_are_all_zero():
     """Which rewards they have depends on the objective: full passes only, and the k of the moment."""
-    rewards = torch.tensor([[0.0, 0.5], [0.0, 1.0], [1.0, 1.0]])
-    assert diagnose(make("grpo"), rewards)["frac_no_gradient"] == pytest.approx(1 / 3)
-    assert diagnose(make("grpo_binary"), rewards)["frac_no_gradient"] == pytest.approx(2 / 3)
+    rewards = torch.tensor([[0.0, 0.5], [0.0, 1.0], [1.0, 1.0], [NAN, 1.0]])
+    assert frac_no_gradient(make("grpo")(rewards)) == 2 / 4
+    assert frac_no_gradient(make("grpo_binary")(rewards)) == 3 / 4
     falling = make({"type": "bon_mean", "k": {"schedule": "linear", "start": 2, "end": 1}})
-    at = [diagnose(falling, rewards, progress=progress)["frac_no_gradient"] for progress in (0.0, 1.0)]
-    assert at == pytest.approx([1, 1 / 3])  # k = n gives all members the same weight
+    at = [frac_no_gradient(falling(rewards, progress=progress)) for progress in (0.0, 1.0)]
+    assert at == [1, 2 / 4]  # k = n gives all members the same weight
 
 
 def test_objectives_without_k_or_clamp():
@@ -70,9 +68,9 @@ def test_groups_without_finite_ratios_are_counted_and_left_out():
     rewards, log_ratios = torch.tensor([[0.0, 1.0], [0.0, 1.0]]), torch.tensor([[0.1, 0.0], [0.0, NAN]])
     objective = make({"type": "bon_offpolicy_exact", "k": 2})
     report = diagnose(objective, rewards, log_ratios)
-    assert report.pop("frac_unusable") == report.pop("frac_no_gradient") == 0.5
+    assert report.pop("frac_unusable") == 0.5
     alone = diagnose(objective, rewards[:1], log_ratios[:1])
-    assert alone == {"frac_unusable": 0, "frac_no_gradient": 0, **report}
+    assert alone == {"frac_unusable": 0, **report}
 
 
 def test_ess_fraction_between_one_and_one_over_n():

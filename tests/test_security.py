@@ -56,7 +56,7 @@ CONFINED = ("confined/jobs", "confined/warming")
         ("pickle", {"artifacts/packed_tests.py"}),  # its unpickler admits no class (tests/data/test_testcases.py)
         # What the grader's parent sends to its children; results come back as plain numbers. `planning` only measures
         # code, and `confined/warming` packs a program of its own.
-        ("marshal", {f"grading/{name}.py" for name in ("pool", "sandbox", "planning", *CONFINED)}),
+        ("marshal", {f"grading/{name}.py" for name in ("connection", "sandbox", "planning", *CONFINED)}),
         ("shelve", set()),
         ("dill", set()),
         ("cloudpickle", set()),

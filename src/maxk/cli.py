@@ -155,7 +155,7 @@ def _name_the_user() -> None:
 
 def _escape_what_stdout_lacks() -> None:
     """Writes a character that the locale's encoding lacks as its escape: an error would come after all work."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
 
 

@@ -15,7 +15,7 @@ from maxk import cli
 from maxk.reporting import exit_report, summary
 from maxk.reporting.load import load
 
-CHOSEN = "The choice of the best of 3 policies is not corrected for."
+CHOSEN = "No correction is made for choosing the best of 3 policies."
 ONE_SEED = "One training seed: no claim about methods, only about these trained policies."
 
 

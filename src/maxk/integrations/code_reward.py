@@ -1,5 +1,7 @@
-"""Rewards of completions by their tests: `tests_passed` for TRL, `grade` and `score` for tools that ask for one at a
-time from many threads or tasks.
+"""Rewards of completions by their tests.
+
+`tests_passed` is a reward function for TRL; `grade` and `score` serve tools that ask for one completion at a time, from
+many threads or tasks.
 
     from maxk.integrations.code_reward import grade, tests_passed
 

@@ -1,11 +1,10 @@
 """How far off-policy a batch is, as numbers for the training log.
 
     diagnose(objective, rewards, log_ratios, ks=(1, 4, 8))
-    → {"frac_unusable": 0.25, "frac_no_gradient": 0.5, "train_max@1": 0.31, …, "ratio_q50": 1.01, …}
+    → {"frac_unusable": 0.25, "train_max@1": 0.31, …, "ratio_q50": 1.01, …}
 
 Groups with a reward or log-ratio that is NaN or infinite are counted in `frac_unusable` and left out of everything
-else. `frac_no_gradient` counts groups whose advantages are all 0, unusable ones among them; the fraction of groups with
-equal rewards is TRL's own `frac_reward_zero_std`.
+else. The fraction of groups with equal rewards is TRL's own `frac_reward_zero_std`.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ def diagnose(
 ) -> dict[str, float]:
     """All diagnostics of a batch [groups, n]; those of ratios only if `log_ratios` are given. Skips `ks` above n."""
     unusable = unusable_groups(rewards, log_ratios)
-    silent = (objective(rewards, log_ratios, progress=progress) == 0).all(dim=1)
-    report = {"frac_unusable": unusable.double().mean().item(), "frac_no_gradient": silent.double().mean().item()}
+    report = {"frac_unusable": unusable.double().mean().item()}
     if unusable.all():
         return report
     rewards = rewards[~unusable].double()
@@ -57,6 +55,11 @@ def diagnose(
         if isinstance(objective, BonOffPolicy):
             report["paper_weights_error"] = paper_weights_error(rewards, clamped, k)
     return report
+
+
+def frac_no_gradient(advantages: Tensor) -> float:
+    """Fraction of groups whose advantages [groups, n] are all 0, unusable ones among them: they teach nothing."""
+    return (advantages == 0).all(dim=1).double().mean().item()
 
 
 def group_max_at_k(rewards: Tensor, k: int) -> float:

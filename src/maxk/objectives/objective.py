@@ -107,9 +107,9 @@ class Objective:
         `log_ratios` are those of whole completions (token log-ratios summed), None where the samples are on-policy;
         on-policy objectives ignore them. `progress` in [0, 1] drives a schedule of k. A group with a reward that is NaN
         (it could not be graded) or infinite gets all-zero advantages, because every subset that holds this member lacks
-        a maximum; so does a group with such a log-ratio, and a group of one. Values beyond the dtype saturate at its
-        largest. Raises TypeError for what is no tensor, ValueError for shapes, for k > n and for a formula that returns
-        NaN or infinity.
+        a maximum; so does a group with such a log-ratio, and a group of one. Finite values beyond the dtype saturate at
+        its largest. Raises TypeError for what is no tensor, ValueError for shapes, for k > n and for a formula that
+        returns NaN or infinity.
         """
         require_tensors(rewards, log_ratios)
         import torch

@@ -99,7 +99,7 @@ def _result(scores: Scores, config: Config, means: pd.DataFrame, changes: pd.Dat
         compared = list(_compared(_at(changes, k), best, estimates.roles(config).grpo, labels))
         yield from compared
         if compared and len(at) > 2:
-            yield f"The choice of the best of {len(at)} policies is not corrected for."
+            yield f"No correction is made for choosing the best of {len(at)} policies."
         yield from markdown.seed_notes(*scores.seed_range)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 
 from maxk.estimators import usual_ks
-from maxk.objectives.diagnostics import diagnose, group_max_at_k, ratio_quantiles
+from maxk.objectives.diagnostics import diagnose, frac_no_gradient, group_max_at_k, ratio_quantiles
 from maxk.objectives.subsets import unusable_groups
 from maxk.trl import trees
 from maxk.trl.ahead import Ahead, Lookahead, Prompts
@@ -135,7 +135,7 @@ class MaxkTrainer(GRPOTrainer):
         self._generated_at, self._recomputed_at = self.state.global_step, -1
         advantages = self.objective(self._rewards, progress=self.progress)
         self._replace_logged_advantages(advantages.flatten())
-        self._log_diagnostics(self._rewards)
+        self._log_diagnostics(advantages, self._rewards)
         output["advantages"] = self._local(advantages)
         output["rewards"] = self._local(self._rewards)
         output["row"] = torch.arange(len(inputs), device=advantages.device)  # position in this process's batch
@@ -273,8 +273,9 @@ class MaxkTrainer(GRPOTrainer):
         ratios = log_ratios(logps, old, mask)
         if self._stale and self._in_pass_ratios:
             grouped, rewards = (x.view(-1, self.num_generations) for x in (ratios, inputs["rewards"]))
-            inputs["advantages"] = self.objective(rewards, grouped, progress=self.progress).flatten()
-            self._log_diagnostics(rewards, grouped)
+            advantages = self.objective(rewards, grouped, progress=self.progress)
+            inputs["advantages"] = advantages.flatten()
+            self._log_diagnostics(advantages, rewards, grouped)
         if self.importance_sampling_level == "sequence":
             inputs["advantages"] = self._with_sequence_ratios(inputs["advantages"], ratios, mask.sum(-1).clamp(min=1))
 
@@ -293,10 +294,11 @@ class MaxkTrainer(GRPOTrainer):
             of_batch = log_ratios(self._current_logps(batch), batch["old_per_token_logps"], loss_mask(batch))
             ratios[batch["row"]] = of_batch.to(ratios.dtype)
         grouped = self.accelerator.gather(ratios).view(-1, self.num_generations)
-        advantages = self._local(self.objective(self._rewards, grouped, progress=self.progress))
-        self._log_diagnostics(self._rewards, grouped)
+        advantages = self.objective(self._rewards, grouped, progress=self.progress)
+        self._log_diagnostics(advantages, self._rewards, grouped)
+        local = self._local(advantages)
         for batch in batches:
-            batch["advantages"] = advantages[batch["row"]]
+            batch["advantages"] = local[batch["row"]]
         self._recomputed_at = self.state.global_step
 
     def _current_logps(self, batch: dict[str, Any]) -> Tensor:
@@ -307,7 +309,9 @@ class MaxkTrainer(GRPOTrainer):
         return logps
 
     # ---- diagnostics
-    def _log_diagnostics(self, rewards: Tensor, ratios: Tensor | None = None) -> None:
+    def _log_diagnostics(self, advantages: Tensor, rewards: Tensor, ratios: Tensor | None = None) -> None:
+        """Of groups [groups, n]."""
+        self._metrics["train"]["frac_no_gradient"].append(frac_no_gradient(advantages))
         sizes = {*usual_ks(self.num_generations), *self.objective.ks} if ratios is None else ()
         for name, value in diagnose(self.objective, rewards, ratios, sorted(sizes), self.progress).items():
             self._metrics["train"][name].append(value)
