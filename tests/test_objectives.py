@@ -466,10 +466,11 @@ def test_large_groups_and_drifts(n, k, drift):
     np.testing.assert_allclose(np.minimum(single, 1e38), np.minimum(expected, 1e38), rtol=1e-4, atol=1e-37)
 
 
-def slow_sums(rewards, log_ratios, k, m):
+def slow_sums(rewards, log_ratios, k, m, places=None):
     """(leave-two-out, top-m) advantages in extended precision, with a recursion of its own for every i.
 
     It gives e_a of the members below t without i, and e_j of those at or above t without i, one member at a time.
+    places: ranks by reward of the members wanted, all by default; the others get 0.
     """
     n, order = len(rewards), np.argsort(rewards, kind="stable")
     ratios = np.exp(log_ratios[order].astype(np.longdouble))
@@ -485,7 +486,7 @@ def slow_sums(rewards, log_ratios, k, m):
                 sums[place + 1, 1:] += ratios[index] * sums[place, :-1]
         return sums
 
-    for i in range(n):
+    for i in range(n) if places is None else places:
         below, above = prefixes(range(n), k - 1, i), prefixes(range(n - 1, -1, -1), m - 1, i)
         for t in range(n):
             if t <= i:
@@ -506,6 +507,46 @@ def test_two_sided_sums_of_large_groups(n, k, m, drift):
     for name, keys, expected in (("bon_offpolicy_loo2", {}, loo2), ("bon_offpolicy_topm", {"m": m}, top_m)):
         got = advantages(name, rewards.tolist(), log_ratios.tolist(), k=k, **keys, **UNCLAMPED)
         np.testing.assert_allclose(got, expected.astype(float), rtol=1e-9, atol=1e-12 * float(np.abs(expected).max()))
+
+
+LARGE = [(1024, 8), (1024, 512), (1024, 1023), (2048, 1536), (4096, 2048)]
+ON_POLICY = {
+    "bon_offpolicy_exact": "bon_loo1",
+    "bon_loo1_firstorder": "bon_loo1",
+    "bon_offpolicy_loo2": "bon_loo2",
+    "bon_loo2_firstorder": "bon_loo2",
+    "bon_offpolicy_topm": "bon_topm",
+}
+
+
+@pytest.mark.parametrize("name", OFF_POLICY)
+@pytest.mark.parametrize(("n", "k"), LARGE)
+def test_large_groups_of_every_objective(name, n, k):
+    """A factor of the two-sided sums once overflowed for large k: advantages were NaN."""
+    rng = np.random.default_rng(n + k)
+    rewards, log_ratios = tensor(rng.random(n)[None]), tensor(rng.normal(0, 0.5, n)[None])
+    keys = {"k": k, "m": 3} if name == "bon_offpolicy_topm" else {"k": k}
+    objective = make({"type": name, **keys})
+    assert objective(rewards, log_ratios).isfinite().all()
+    if name in ON_POLICY:
+        expected = make({"type": ON_POLICY[name], **keys})(rewards)
+        got = objective(rewards, torch.zeros_like(rewards))
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("drift", [0.1, 0.5])
+@pytest.mark.parametrize(("n", "k"), LARGE[:4])
+def test_two_sided_sums_of_very_large_groups(n, k, drift):
+    rng = np.random.default_rng(n + k)
+    rewards, log_ratios = rng.random(n), rng.normal(0, drift, n)
+    bound = min(math.log(1.2), 600 / k)
+    places = [n // 2, n - 1]
+    at = np.argsort(rewards, kind="stable")[places]
+    sums = slow_sums(rewards, log_ratios.clip(-bound, bound), k, 3, places)
+    for (name, keys), expected in zip((("loo2", {}), ("topm", {"m": 3})), sums[:, at], strict=True):
+        got = np.array(advantages(f"bon_offpolicy_{name}", rewards.tolist(), log_ratios.tolist(), k=k, **keys))
+        atol = 1e-12 * np.abs(got).max()
+        np.testing.assert_allclose(got[at], expected.astype(float), rtol=1e-9, atol=atol)
 
 
 @pytest.mark.parametrize("name", OFF_POLICY)

@@ -20,16 +20,16 @@ from maxk.objectives.subsets import (
     clamped,
     degenerate_groups,
     first_order_subset_maxima,
+    numbers_before,
     one_fewer,
+    one_more,
     prefix_products,
-    products_above,
-    products_below,
     ranks,
-    scaled_ratios,
     steps,
     subset_maxima,
     sum_above,
     sum_below,
+    tilted,
     unsort,
     zero_where_equal,
 )
@@ -121,9 +121,9 @@ class BonOffPolicyLoo2(_ClampedLogRatios):
         A_(i) = [Σ_{t≤i} step_t·(t−k)·e_{k−1}(ρ below t) − Σ_{t>i} step_t·(n−t+1)·e_{k−1}(ρ below t, without i)]
                 / ((n−k)·C(n,k)).
 
-    A subset below t without i splits into a part below i and a part between: Σ_a e_a(below i)·e_{k−1−a}(between), one
-    cumulative sum for each degree. Raw. Depends on differences of rewards only; all-equal groups give exactly 0, and so
-    does k = n. O(n·k).
+    A subset below t without i splits into a part below i and a part between: Σ_a e_a(below i)·e_{k−1−a}(between). One
+    pass up and one down gather both, the second for all t at once (`subsets.tilted`). Raw. Depends on differences of
+    rewards only; all-equal groups give exactly 0, and so does k = n. O(n·k).
     """
 
     type = "bon_offpolicy_loo2"
@@ -133,14 +133,20 @@ class BonOffPolicyLoo2(_ClampedLogRatios):
     def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
         n = rewards.shape[1]
         ascending, order = rewards.sort(dim=1)
-        rho, to_means = scaled_ratios(self._bounded(log_ratios, k).gather(1, order), k)
-        step, t, below = steps(ascending), ranks(rewards), products_below(rho, k - 1)
-        gain = (step * (t - k) * below[-1]).cumsum(dim=1)
-        loss, between = rewards.new_zeros(rewards.shape), sum_above(step * (n - t + 1))
-        for products in reversed(below):
-            loss = loss + products * between
-            between = sum_above(rho * between)
-        return unsort((gain - loss) * to_means / max(1, n - k), order)  # k = n: all terms are 0
+        members, to_means = tilted(self._bounded(log_ratios, k).gather(1, order), k)
+        below, step = list(numbers_before(members, k - 1)), steps(ascending).tensor_split(n, dim=1)
+        gain, loss = rewards.new_empty(rewards.shape), rewards.new_empty(rewards.shape)
+        none = rewards.new_ones(len(rewards), 1)  # the chance that none at or above i is drawn
+        between = rewards.new_zeros(len(rewards), k)  # by the number drawn between i and t, summed over t
+        for i in reversed(range(n)):
+            drawn, other = members[i]
+            loss[:, i] = (other * below[i] * between.flip(1)).sum(dim=1)
+            none = none * other
+            gain[:, i : i + 1] = step[i] * none * (i + 1 - k) * below[i][:, -1:]
+            between = one_more(between, drawn, other)
+            between[:, :1] += step[i] * none * (n - i)
+        advantages = (gain.cumsum(dim=1) - loss) * to_means / max(1, n - k)  # k = n: all terms are 0
+        return unsort(advantages, order)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,9 +182,9 @@ class BonOffPolicyTopM(_ClampedLogRatios, TopM):
 
         A_(i) = C(n,k)⁻¹ Σ_{t≤i} step_t/m · Σ_{j<m} e_{k−1−j}(ρ below t)·e_j(ρ at or above t, without i).
 
-    The last factor splits at i into Σ_b e_b(from t to below i)·e_{j−b}(above i), so that for every j and b ≤ j one
-    cumulative sum runs over all t at once. Unbiased with sequence-level ratios for ∇E f at any drift within the clamp.
-    m = 1 is `bon_offpolicy_exact`. Raw. All-equal groups give 0 for m < k. O(n·(k + m²)).
+    The last factor splits at i into Σ_u e_{j−u}(from t to below i)·e_u(above i). One pass up gathers, for every u, what
+    lies below i, for all t and j at once (`subsets.tilted`). Unbiased with sequence-level ratios for ∇E f at any drift
+    within the clamp. m = 1 is `bon_offpolicy_exact`. Raw. All-equal groups give 0 for m < k. O(n·k).
     """
 
     type = "bon_offpolicy_topm"
@@ -186,14 +192,15 @@ class BonOffPolicyTopM(_ClampedLogRatios, TopM):
 
     def advantages(self, rewards: Tensor, log_ratios: Tensor, k: int) -> Tensor:
         ascending, order = rewards.sort(dim=1)
-        rho, to_means = scaled_ratios(self._bounded(log_ratios, k).gather(1, order), k)
-        step, below, above = steps(ascending), products_below(rho, k - 1), products_above(rho, self.m - 1)
-        total = rewards.new_zeros(rewards.shape)
-        for j in range(self.m):
-            between = (step * below[k - 1 - j]).cumsum(dim=1)
-            for b in range(j + 1):
-                total = total + between * above[j - b]
-                between = sum_below(rho * between)
+        members, to_means = tilted(self._bounded(log_ratios, k).gather(1, order), k)
+        above = list(numbers_before(members[::-1], self.m - 1))[::-1]
+        step, total = steps(ascending).tensor_split(rewards.shape[1], dim=1), rewards.new_empty(rewards.shape)
+        lower = rewards.new_zeros(len(rewards), self.m)  # by the number drawn below i, k − m … k − 1, summed over t
+        for i, below in enumerate(numbers_before(members, k - 1)):
+            drawn, other = members[i]
+            lower = lower + step[i] * below[:, k - self.m :]
+            total[:, i] = (other * lower * above[i].flip(1)).sum(dim=1)
+            lower = one_more(lower, drawn, other)
         return unsort(total * to_means / self.m, order)
 
 

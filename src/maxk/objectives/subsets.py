@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from maxk.errors import needs_extra
@@ -86,28 +87,45 @@ def prefix_products(log_rho: Tensor, k: int) -> Tensor:
     return (log_sums - log_subsets).exp().clamp(max=sys.float_info.max)
 
 
-def scaled_ratios(log_rho: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Ratios of at most min(k, 600)/n, and the factor [groups, 1] from sums over (k−1)-products of them to means.
+Members = list[tuple["Tensor", "Tensor"]]
+"""For every member the chance that it is drawn, and that it is not, each [groups, 1]."""
 
-    The factor undoes the scale and divides by C(n,k). With it, no elementary symmetric polynomial of the scaled ratios
-    exceeds e^600, so a sum over products of any degree is a plain sum.
+
+def tilted(log_rho: Tensor, k: int) -> tuple[Members, Tensor]:
+    """Products of ratios as probabilities, which neither overflow nor lose what counts in a group of any size.
+
+    Each member l is drawn by itself with the chance xρ_l/(1 + xρ_l). Then the members of J and no others are drawn with
+    the chance x^|J| Π_{l∈J} ρ_l / Π_l (1 + xρ_l): their product, up to a factor. About k − ½ are drawn on average, so
+    that k − 1 is among the likeliest numbers.
+
+    Returns the members, and the factor [groups, 1] from the chance of a (k−1)-subset to its product over C(n,k).
     """
     n = log_rho.shape[1]
-    log_scale = log_rho.amax(dim=1, keepdim=True) - math.log(min(k, MAX_EXPONENT) / n)
-    return (log_rho - log_scale).exp(), ((k - 1) * log_scale - math.log(math.comb(n, k))).exp()
+    even = math.log((k - 0.5) / (n - k + 0.5))  # log x if all ratios are 1
+    low, high = even - log_rho.amax(dim=1, keepdim=True), even - log_rho.amin(dim=1, keepdim=True)
+    for _ in range(8):  # any x is right, if not too far off
+        middle = (low + high) / 2
+        many = (log_rho + middle).sigmoid().sum(dim=1, keepdim=True) > k - 0.5
+        low, high = low.where(many, middle), middle.where(many, high)
+    log_odds = log_rho + low
+    log_all = log_odds.logaddexp(log_odds.new_zeros(())).sum(dim=1, keepdim=True)
+    factor = (log_all - (k - 1) * low - math.log(math.comb(n, k))).exp()
+    drawn, other = log_odds.sigmoid(), (-log_odds).sigmoid()
+    return list(zip(drawn.tensor_split(n, dim=1), other.tensor_split(n, dim=1), strict=True)), factor
 
 
-def products_below(rho: Tensor, degree: int) -> list[Tensor]:
-    """e_0 … e_degree of (ρ_1 … ρ_{t−1}) for every t, as in `prefix_products`."""
-    sums = [rho.new_ones(rho.shape)]
-    for _ in range(degree):
-        sums.append(sum_below(rho * sums[-1]))
-    return sums
+def one_more(numbers: Tensor, drawn: Tensor, other: Tensor) -> Tensor:
+    """Chances [groups, …] that 0, 1, … are drawn → those with one more member."""
+    return other * numbers + drawn * _shifted(numbers, 0.0)
 
 
-def products_above(rho: Tensor, degree: int) -> list[Tensor]:
-    """e_0 … e_degree of (ρ_{t+1} … ρ_n) for every t."""
-    return [sums.flip(1) for sums in products_below(rho.flip(1), degree)]
+def numbers_before(members: Members, most: int) -> Iterator[Tensor]:
+    """For every member, the chances [groups, most + 1] that 0 … `most` of those before it are drawn."""
+    numbers = members[0][0].new_zeros(len(members[0][0]), most + 1)
+    numbers[:, 0] = 1
+    for member in members:
+        yield numbers
+        numbers = one_more(numbers, *member)
 
 
 def clamped(log_ratios: Tensor, limit: float | None) -> Tensor:
