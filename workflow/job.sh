@@ -22,9 +22,11 @@ fi
 # Snakemake ends its jobs by SIGKILL after Ctrl-C, which is no lack of memory.
 trap 'interrupted=yes' INT
 
-explain_kill() {
+at_exit() {
     [ $? != 137 ] || [ -n "${interrupted-}" ] || echo "killed (SIGKILL), most likely because memory ran out" \
         "(dmesg or the batch system says so): raise the mem_mb of the job, lower training.per_device_batch_size," \
         "sampling.batch_tokens or verification.workers, or run fewer at once" >&2
+    # Snakemake receives Ctrl-C, too; it would report a job that ends before it has noticed as failed.
+    [ -z "${interrupted-}" ] || sleep 0.5
 }
-trap explain_kill EXIT
+trap at_exit EXIT
