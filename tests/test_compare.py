@@ -590,6 +590,17 @@ def test_a_full_disk_costs_neither_the_table_nor_the_old_file(target: str, tmp_p
     assert json.loads((tmp_path / "old.json").read_text())["problems"] == 2
 
 
+def test_verdicts_may_come_from_standard_input(tmp_path: Path) -> None:
+    right = {"sample": 0, "problem_id": "p", "key": "", "judged": "outputs", "reward": 1.0, "statuses": ["passed"]}
+    jsonl(tmp_path / "a.jsonl", [right])
+    jsonl(tmp_path / "b.jsonl", [{**right, "reward": 0.0, "statuses": ["wrong_answer"]}])
+    command = [sys.executable, "-m", "maxk", "compare", "a=/dev/stdin", "b.jsonl"]
+    with (tmp_path / "a.jsonl").open() as stdin:
+        done = subprocess.run(command, cwd=tmp_path, stdin=stdin, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "| 1 | 1.000 | 0.000 |" in done.stdout
+
+
 def test_json_never_replaces_the_verdicts_of_an_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

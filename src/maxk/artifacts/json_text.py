@@ -12,7 +12,7 @@ from typing import Any
 def parsed(text: str, unique: bool = False) -> Any:
     """The value of `text`. Raises ValueError.
 
-    unique: refuse a key that stands twice in an object; otherwise the last one counts.
+    unique: refuse a key that appears twice in an object; otherwise the last one counts.
     """
     try:
         return _DECODERS[unique].decode(text)

@@ -80,7 +80,7 @@ class SharedGrader:
 
 
 def _parsed(tests: str) -> Any:
-    """The value of tests in JSON. Raises ValueError, also for a key that stands twice, of which one would be lost."""
+    """The value of tests in JSON. Raises ValueError, also for a repeated key, of which the last would count."""
     try:
         return parsed(tests, unique=True)
     except ValueError as error:

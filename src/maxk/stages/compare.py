@@ -104,7 +104,8 @@ def grading(
             tally = samples().tally(path)
             tally.require_graded()
             if lacking := [name for name, n in tally.sizes.items() if n == 0]:
-                print(f"{path}: left out {_without_samples(lacking)}", file=sys.stderr)
+                problems = counted(len(lacking), "problem")
+                print(f"{path}: left out {problems} without samples, first {lacking[0]!r}", file=sys.stderr)
             return tally
 
         yield graded
@@ -121,17 +122,15 @@ def chosen_ks(wanted: list[int] | None, n: int) -> list[int]:
     return sorted(set(wanted))
 
 
-def _without_samples(lacking: Sequence[str]) -> str:
-    return f"{counted(len(lacking), 'problem')} without samples, first {lacking[0]!r}"
-
-
 def require_no_input(args: argparse.Namespace, inputs: Iterable[str | Path]) -> None:
     """Raises UserError if `--json` names a file that is read, or the verdicts of one: writing would destroy it."""
     from maxk.evaluation.result_files import verdicts_beside
 
+    if args.json is None:
+        return
     given = [Path(one) for one in inputs]
     read = [*given, *map(verdicts_beside, given), *([args.problems] if args.problems else [])]
-    if args.json is not None and args.json.resolve() in [one.resolve() for one in read]:
+    if args.json.resolve() in [one.resolve() for one in read]:
         raise UserError(f"--json: {args.json} is read by this command; name another file")
 
 
